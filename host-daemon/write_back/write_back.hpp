@@ -233,6 +233,7 @@ class write_back {
   std::int64_t write_some(piece const* first, piece const* last, std::uint64_t skip);
   std::int64_t write_vectors(stored_file const& file, std::span<::iovec> vectors,
                              std::uint64_t offset, std::uint64_t length);
+  int sync_once(written_file& file);
   int make_durable(stored_file const& file);
   bool begin_sync(written_file& file);
   void fail(locked_buffer& locked, int error);

@@ -93,16 +93,28 @@ int write_back::flush(written_file const* file, write_back_part const& part, bus
 
 int write_back::sync(written_file& file, std::function<bool()> const& may_tell) {
   int const flushed = flush(&file);
-  int error = make_durable(*file.host);
-  int none = 0;
-  // An interrupted sync has lost nothing: the next one starts anew.
-  if (error != 0 && error != -EINTR) file.not_durable.compare_exchange_strong(none, error);
+  int error = sync_once(file);
   if (may_tell && !may_tell()) return -ETIMEDOUT;
   int const first = take_error(file);
   if (int const sticks = file.not_durable; sticks != 0) error = sticks;
   if (first != 0) return first;
   // Another caller may have been told of the error. These bytes are not in the file all the same.
   return error != 0 ? error : flushed;
+}
+
+// Makes durable what was written before. Of callers that wait here, one syncs for all: a sync with
+// a higher number has begun later than this look at the number.
+int write_back::sync_once(written_file& file) {
+  auto const before = file.syncs.load(std::memory_order_seq_cst);
+  std::lock_guard const lock{file.telling};
+  if (file.durable > before) return 0;
+  auto const number = file.syncs.fetch_add(1, std::memory_order_seq_cst) + 1;
+  int const error = make_durable(*file.host);
+  int none = 0;
+  // An interrupted sync has lost nothing: the next one starts anew.
+  if (error != 0 && error != -EINTR) file.not_durable.compare_exchange_strong(none, error);
+  if (error == 0) file.durable = number;
+  return error;
 }
 
 int write_back::make_durable(stored_file const& file) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <mutex>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -100,7 +101,9 @@ bool write_back::begin_sync(written_file& file) {
   if (write_behind_ == 0 || !is_time() || begins_sync_.exchange(true, std::memory_order_acquire))
     return false;
   bool const others_write = free_threads_.fetch_sub(1, std::memory_order_relaxed) > 1;
-  bool const asks = others_write && is_time();  // the last caller may have asked for this file
+  std::unique_lock telling{file.telling, std::defer_lock};
+  // The last caller may have asked for this file. A sync under way sends its bytes, too.
+  bool const asks = others_write && is_time() && telling.try_lock();
   if (asks) {
     file.behind.store(0, std::memory_order_relaxed);
     // Only the thread that has begins_sync_ changes begun_to.
@@ -116,6 +119,7 @@ bool write_back::begin_sync(written_file& file) {
       int none = 0;
       file.not_durable.compare_exchange_strong(none, error);
     }
+    telling.unlock();
   }
   free_threads_.fetch_add(1, std::memory_order_relaxed);
   begins_sync_.store(false, std::memory_order_release);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace gpufs::daemon {
@@ -23,12 +24,17 @@ struct written_file {
   std::atomic<int> error{0};                       ///< of writes: the first unreported -errno, or 0
   std::atomic<int> loss{0};                        ///< the same of bytes that were lost afterwards
   std::atomic<int> not_durable{0};                 ///< of the first sync that failed: -errno, or 0
-  std::atomic<bool> changed{false};                ///< we have written, or tried to
-  std::atomic<std::uint64_t> behind{0};            ///< bytes written since the last begin_sync()
-  std::atomic<std::uint64_t> end{0};               ///< one past the last byte that was written
-  std::atomic<std::uint64_t> begun_to{0};          ///< where the next begin_sync() goes on
-  mark_set marks;                                  ///< of the attached versions; write_back's
-  std::shared_ptr<written_file> ended_before;      ///< a list for end_files()
+  /// Linux tells one caller of a lost write. Held from a call that may be told until `not_durable`
+  /// has the error, so that no other call returns 0 in between.
+  std::mutex telling;
+  std::atomic<std::uint64_t> syncs{0};         ///< that have begun, and
+  std::uint64_t durable{0};                    ///< the last that succeeded, under `telling`
+  std::atomic<bool> changed{false};            ///< we have written, or tried to
+  std::atomic<std::uint64_t> behind{0};        ///< bytes written since the last begin_sync()
+  std::atomic<std::uint64_t> end{0};           ///< one past the last byte that was written
+  std::atomic<std::uint64_t> begun_to{0};      ///< where the next begin_sync() goes on
+  mark_set marks;                              ///< of the attached versions; write_back's
+  std::shared_ptr<written_file> ended_before;  ///< a list for end_files()
 };
 
 }  // namespace gpufs::daemon

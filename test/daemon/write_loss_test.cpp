@@ -1,0 +1,143 @@
+// Bytes that the system has lost after it took them: which calls say so. Linux tells it once.
+#include <host-daemon/base/request_recorder.hpp>
+#include <host-daemon/base/trace_file.hpp>
+#include <host-daemon/files/file_registry.hpp>
+#include <host-daemon/write_back/write_back.hpp>
+
+#include <test/daemon/forwarding_file.hpp>
+#include <test/daemon/forwarding_storage.hpp>
+#include <test/daemon/harness.hpp>
+#include <test/daemon/many_buffers.hpp>
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+
+using gpufs::daemon::file_registry;
+using gpufs::daemon::request_recorder;
+using gpufs::daemon::trace_file;
+using gpufs::daemon::write_back;
+using gpufs::test::many_buffers;
+using gpufs::test::scratch_folder;
+using gpufs::test::wait_until;
+
+namespace {
+
+// Ordinary files. `sync_answer` and `end_answer` are given once instead of what the file says, and
+// `named` is called when a trace asks for the file's name.
+struct lossy_storage final : gpufs::test::forwarding_storage {
+  struct file final : gpufs::test::forwarding_file {
+    lossy_storage& storage;
+    file(std::shared_ptr<stored_file const> f, lossy_storage& s)
+        : forwarding_file{std::move(f)}, storage{s} {}
+    int sync() const noexcept override {
+      ++storage.syncs;
+      if (storage.syncing) storage.syncing();
+      int const answer = storage.sync_answer.exchange(0);
+      return answer != 0 ? answer : below->sync();
+    }
+    int end_writes() const noexcept override {
+      int const answer = storage.end_answer.exchange(0);
+      return answer != 0 ? answer : below->end_writes();
+    }
+    std::string_view traced_name() const noexcept override {
+      if (storage.named) storage.named();
+      return "\"file\"";
+    }
+  };
+  std::atomic<int> sync_answer{0}, end_answer{0};
+  std::atomic<unsigned> syncs{0};
+  std::function<void()> syncing, named;
+
+  std::shared_ptr<gpufs::daemon::stored_file const> wrap(
+      std::shared_ptr<gpufs::daemon::stored_file const> f) override {
+    return std::make_shared<file const>(std::move(f), *this);
+  }
+};
+
+// Write-back of such files, with a trace.
+struct lossy_files {
+  scratch_folder folder;
+  std::string no_trace;
+  many_buffers memory;
+  std::shared_ptr<lossy_storage> const storage = std::make_shared<lossy_storage>();
+  request_recorder requests{trace_file::open(folder / "trace", no_trace)};
+  write_back writes{memory.region.writes, nullptr, &requests};
+  file_registry files{memory.region, {.storage = storage}, &writes};
+
+  [[nodiscard]] std::int32_t open(int flags = O_RDWR) {
+    auto const fd = files.open(folder / "file", flags | O_CREAT, 0644);
+    REQUIRE(fd > 0);
+    return fd;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("write loss: of two syncs at once both say that bytes are lost") {
+  lossy_files t;
+  REQUIRE(t.no_trace.empty());
+  auto const fd = t.open();
+  std::atomic<bool> fails{false}, other_is_over{false};
+  // The first sync has its error, and records it. The other one is begun then. It may wait for the
+  // first, so the first goes on after a while.
+  t.storage->named = [&] {
+    if (fails.exchange(true)) return;
+    fails.notify_all();
+    auto const end = std::chrono::steady_clock::now() + std::chrono::milliseconds{50};
+    while (!other_is_over && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  };
+  t.storage->sync_answer = -EIO;
+  std::thread first{[&] { CHECK(t.files.sync(fd) == -EIO); }};
+  fails.wait(false);
+  CHECK(t.files.sync(fd) == -EIO);
+  other_is_over = true;
+  first.join();
+  CHECK(t.files.sync(fd) == -EIO);
+  CHECK(t.files.close(fd) == 0);
+}
+
+TEST_CASE("write loss: syncs that come during another one share a second one") {
+  constexpr unsigned others = 6;
+  lossy_files t;
+  auto const fd = t.open();
+  std::atomic<unsigned> begun{0};
+  std::atomic<bool> go_on{false};
+  t.storage->syncing = [&] {
+    if (t.storage->syncs == 1) go_on.wait(false);
+  };
+  auto const sync = [&] {
+    ++begun;
+    CHECK(t.files.sync(fd) == 0);
+  };
+  auto const shared = [&] {
+    begun = t.storage->syncs = 0;
+    go_on = false;
+    std::vector<std::thread> threads;
+    threads.emplace_back(sync);
+    wait_until([&] { return t.storage->syncs == 1; }, "the first sync");
+    t.memory.dirty(0, t.memory.version(fd), 0);
+    for (unsigned i = 0; i < others; ++i) threads.emplace_back(sync);
+    wait_until([&] { return begun == 1 + others; }, "the others");
+    go_on = true;
+    go_on.notify_all();
+    for (auto& thread : threads) thread.join();
+    // The first one may lack the bytes that came during it.
+    CHECK(t.storage->syncs >= 2);
+    return t.storage->syncs < 1 + others;
+  };
+  wait_until(shared, "others that came before the first one was over");
+  CHECK(t.files.close(fd) == 0);
+}
