@@ -120,7 +120,8 @@ class file_registry {
   /// which stays unreported.
   std::int32_t flush(std::int32_t descriptor) noexcept;
 
-  /// Writes all dirty pages. Blocks. Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
+  /// Writes all dirty pages, but drops those of files that have neither a name nor a descriptor.
+  /// Blocks. Returns 0, or -EIO or -ETIMEDOUT if some bytes stay dirty.
   int flush_all() noexcept;
 
   /// Writes dirty pages, sets the size, and gives the file a new version. Blocks. Returns 0,
@@ -190,12 +191,10 @@ class file_registry {
   /// Returns the access of `descriptor`, with O_APPEND and O_GWRONCE, or -EBADF.
   [[nodiscard]] std::int32_t access_of(std::int32_t descriptor) const noexcept;
 
-  /// Returns true if `descriptor` is open. Costs one load. It may miss a close that runs at the
-  /// same time.
+  /// Returns whether `descriptor` is open. Costs one load. It may miss a close under way.
   [[nodiscard]] bool is_open(std::int32_t descriptor) const noexcept;
 
-  /// Returns the number of descriptors that were taken back so far. A thread that sees the count
-  /// finds all of them closed.
+  /// Returns how many descriptors were taken back. A thread that sees the count finds them closed.
   [[nodiscard]] std::uint64_t closes() const noexcept { return closes_.count(); }
 
   /// Returns the descriptor that close number `n` (from 0) took back, close_log::not_yet, or
@@ -253,6 +252,8 @@ class file_registry {
   void end_writing(shard& home, key const& k, std::shared_ptr<written_file> const& file, bool clean,
                    bool shares, bool told) noexcept;
   void release_kept() noexcept;
+  void drop_if_nameless(std::shared_ptr<written_file> const& file) noexcept;
+  void drop_nameless() noexcept;
   [[nodiscard]] std::shared_ptr<written_file> release_kept_of(shard& home) noexcept;
   bool update_records(shard& home, key const& k,
                       content_versions::validation const& opened) noexcept;
@@ -285,8 +286,7 @@ class file_registry {
   std::unique_ptr<open_entry[]> entries_;
   version_numbers numbers_;
   mutable std::deque<shard> shards_;  // 1 or most_shards of them
-  // Bit n: some file that shard n writes may have no descriptor, or be kept. Written under the
-  // shard's lock.
+  // Bit n: shard n may have a file that is kept. Written under the shard's lock.
   std::atomic<std::uint64_t> kept_{0};
   // First in, first out: so a generation recurs as late as possible.
   free_places free_;

@@ -194,6 +194,8 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin cons
   if (clean || !shares) home.versions.close(k.device, k.inode, shares);
   end_writing(home, k, file, clean, shares, told);
   remove(held, descriptor);
+  held.lock.unlock();
+  if (!clean) drop_if_nameless(file);
   return error;
 }
 

@@ -23,6 +23,7 @@ constexpr int kinds[] = {O_RDONLY, O_WRONLY, O_RDWR, O_WRONLY | O_APPEND, O_RDWR
 }  // namespace
 
 int file_registry::flush_all() noexcept {
+  drop_nameless();
   int const result = writes_ != nullptr ? writes_->flush(nullptr) : 0;
   release_kept();
   return result == 0 || result == -ETIMEDOUT ? result : -EIO;  // sync(fd) says which error
@@ -95,7 +96,9 @@ std::int32_t file_registry::unlink(std::string_view path) noexcept {
   if (path.size() > PATH_MAX - 1) return -ENAMETOOLONG;
   if (path.find('\0') != std::string_view::npos) return -EINVAL;
   try {
-    return settings_.storage->unlink(std::string{path});
+    int const error = settings_.storage->unlink(std::string{path});
+    if (error == 0) drop_nameless();
+    return error;
   } catch (std::bad_alloc const&) {
     return -ENOMEM;
   }
