@@ -161,7 +161,7 @@ std::int32_t file_registry::finish_close(std::int32_t descriptor, may_begin cons
   if (!file) return -EBADF;
   bool const shares = shares_pages(k.access);
   int const flushed = writes_->flush(file.get());
-  write_back::note_loss(*file, file->host->end_writes());
+  write_back::end_writer(*file);
   bool const told = !begin || begin();
   int error = told ? writes_->take_error(*file) : -ETIMEDOUT;
   // The bytes that this descriptor wrote are in the file, not in the pages of others.

@@ -51,10 +51,10 @@ void write_back::finish() {
 
 write_back::~write_back() {
   finish();
-  std::set<written_file const*> seen;  // a file may have several series
+  std::set<written_file*> seen;  // a file may have several series
   for (auto const& [series, file] : files_) {
     if (!seen.insert(file.get()).second) continue;
-    note_loss(*file, file->host->end_writes());
+    end_writer(*file);
     say_loss(*file);
   }
 }

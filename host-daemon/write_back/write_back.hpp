@@ -115,6 +115,10 @@ class write_back {
   /// not. The next sync or the last close reports the first such error.
   static void note_loss(written_file& file, int error);
 
+  /// Says to the storage that a writer is done, and notes what it answers. Every later sync reports
+  /// a loss: to make the file durable would bring nothing back.
+  static void end_writer(written_file& file);
+
   /// Says on stderr what the last close has not returned, as its caller has given up, or as there
   /// was none: losses, and errors of writes that have succeeded since.
   static void say_untold(written_file const& file) noexcept;

@@ -153,6 +153,15 @@ void write_back::note_loss(written_file& file, int error) {
   if (error != 0) file.loss.compare_exchange_strong(none, error, std::memory_order_acq_rel);
 }
 
+void write_back::end_writer(written_file& file) {
+  std::lock_guard const lock{file.telling};
+  int const error = while_interrupted([&] { return file.host->end_writes(); });
+  if (error == 0 || error == -EINTR) return;
+  int none = 0;
+  note_loss(file, error);
+  file.not_durable.compare_exchange_strong(none, error);
+}
+
 void write_back::say_untold(written_file const& file) noexcept {
   if (int const error = file.error.load(std::memory_order_seq_cst); error != 0)
     say("{}: a write failed at first, and no call has said so: {}", file.path,
@@ -167,7 +176,7 @@ void write_back::say_loss(written_file const& file) noexcept {
 
 void write_back::end_files(std::shared_ptr<written_file> last) noexcept {
   for (; last; last = std::exchange(last->ended_before, nullptr)) {
-    note_loss(*last, last->host->end_writes());
+    end_writer(*last);
     say_untold(*last);
   }
 }

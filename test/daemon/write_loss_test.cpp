@@ -141,3 +141,16 @@ TEST_CASE("write loss: syncs that come during another one share a second one") {
   wait_until(shared, "others that came before the first one was over");
   CHECK(t.files.close(fd) == 0);
 }
+
+TEST_CASE("write loss: what the end of a writer says of lost bytes is said by every later sync") {
+  lossy_files t;
+  auto const fd = t.open(), other = t.open(O_WRONLY);
+  t.storage->end_answer = -EIO;
+  CHECK(t.files.close(other) == -EIO);
+  CHECK(t.files.sync(fd) == -EIO);
+  CHECK(t.files.sync(fd) == -EIO);
+  CHECK(t.files.close(fd) == 0);
+  auto const again = t.open();
+  CHECK(t.files.sync(again) == 0);
+  CHECK(t.files.close(again) == 0);
+}
