@@ -4,6 +4,7 @@
 #include <host-daemon/base/json_string.hpp>
 #include <host-daemon/base/log.hpp>
 #include <host-daemon/base/open_kind.hpp>
+#include <host-daemon/base/reported_error.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -156,7 +157,9 @@ int file_registry::truncate_opened(stored_file const& host, may_begin const& beg
   };
   if (!has_place || (!numbers_.has_write_index() && !has_index())) return -ENFILE;
   if (begin && !begin()) return -ETIMEDOUT;
-  auto const truncate = [&] { return while_interrupted([&] { return host.truncate(0); }); };
+  auto const truncate = [&] {
+    return reported_error(while_interrupted([&] { return host.truncate(0); }));
+  };
   int const error = kept ? writes_->discard(*kept, 0, truncate) : truncate();
   if (error != 0) return error;
   if (kept) writes_->drop_errors(*kept);

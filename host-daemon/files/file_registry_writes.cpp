@@ -2,6 +2,7 @@
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
 #include <host-daemon/base/open_kind.hpp>
+#include <host-daemon/base/reported_error.hpp>
 #include <host-daemon/files/file_registry.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -89,7 +90,7 @@ std::int32_t file_registry::sync(std::int32_t descriptor, may_begin const& begin
                       .begin = begun,
                       .end = std::chrono::steady_clock::now()},
                      *host);
-  return error;
+  return reported_error(error);
 }
 
 std::int32_t file_registry::unlink(std::string_view path) noexcept {
@@ -193,7 +194,7 @@ std::int32_t file_registry::truncate(std::int32_t descriptor, truncation& what,
   no_size_signal const guard;
   file->changed = true;
   if (int const error = writes_->discard(*file, what.size, [&] {
-        return while_interrupted([&] { return file->host->truncate(what.size); });
+        return reported_error(while_interrupted([&] { return file->host->truncate(what.size); }));
       }))
     return error;
   static_cast<void>(look_at(k, *file->host, look::renews, what.size, &what));

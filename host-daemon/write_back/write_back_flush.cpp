@@ -3,6 +3,7 @@
 #include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/no_size_signal.hpp>
 #include <host-daemon/base/profiler_range.hpp>
+#include <host-daemon/base/reported_error.hpp>
 #include <host-daemon/base/say.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
@@ -109,7 +110,7 @@ int write_back::sync_once(written_file& file) {
   std::lock_guard const lock{file.telling};
   if (file.durable > before) return 0;
   auto const number = file.syncs.fetch_add(1, std::memory_order_seq_cst) + 1;
-  int const error = make_durable(*file.host);
+  int const error = reported_error(make_durable(*file.host));
   int none = 0;
   // An interrupted sync has lost nothing: the next one starts anew.
   if (error != 0 && error != -EINTR) file.not_durable.compare_exchange_strong(none, error);
@@ -155,7 +156,7 @@ void write_back::note_loss(written_file& file, int error) {
 
 void write_back::end_writer(written_file& file) {
   std::lock_guard const lock{file.telling};
-  int const error = while_interrupted([&] { return file.host->end_writes(); });
+  int const error = reported_error(while_interrupted([&] { return file.host->end_writes(); }));
   if (error == 0 || error == -EINTR) return;
   int none = 0;
   note_loss(file, error);

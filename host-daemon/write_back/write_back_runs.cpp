@@ -1,7 +1,9 @@
 // The way of locked write buffers to their files: sort, join to long runs, write, note the
 // failures.
 #include <host-daemon/backend/stored_file.hpp>
+#include <host-daemon/base/interrupted.hpp>
 #include <host-daemon/base/profiler_range.hpp>
+#include <host-daemon/base/reported_error.hpp>
 #include <host-daemon/write_back/write_back.hpp>
 
 #include <fmt/format.h>
@@ -139,8 +141,8 @@ void write_back::write_run(piece const* first, piece const* last) {
       while (first != last && skip >= first->length) skip -= first++->length;
       continue;
     }
-    if ((result == 0 || result == -EINTR || result == -EAGAIN) && ++fruitless < most_fruitless)
-      continue;
+    if (result == 0 || result == -EINTR || result == -EAGAIN)
+      if (++fruitless < (result == -EINTR ? most_interruptions : most_fruitless)) continue;
     bool const is_of_place = result == -ENOSPC || result == -EDQUOT || result == -EFBIG;
     do fail(*first++->buffer, result == 0 ? EIO : int(-result));
     while (!is_of_place && first != last);
@@ -215,11 +217,11 @@ void write_back::fail(locked_buffer& locked, int error) {
   if (std::exchange(locked.failed, true)) return;  // of another range; it may be reported by now
   auto& w = watch_[locked.number];
   w.failed.store(locked.sequence, std::memory_order_relaxed);
-  // flush() has a meaning of its own for ETIMEDOUT, which file servers give, too.
-  w.error.store(error == ETIMEDOUT ? -EIO : -error, std::memory_order_relaxed);
+  int const told = reported_error(-error);
+  w.error.store(told, std::memory_order_relaxed);
   if (locked.file != nullptr) {
     int none = 0;
-    if (locked.file->error.compare_exchange_strong(none, -error, std::memory_order_seq_cst))
+    if (locked.file->error.compare_exchange_strong(none, told, std::memory_order_seq_cst))
       show_error(*locked.file);
   }
   // Last: a flush that sees this reports the error above.

@@ -1,4 +1,5 @@
 // Bytes that the system has lost after it took them: which calls say so. Linux tells it once.
+// Errors of the system that mean something else as results of our calls.
 #include <host-daemon/base/request_recorder.hpp>
 #include <host-daemon/base/trace_file.hpp>
 #include <host-daemon/files/file_registry.hpp>
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/uio.h>
 
 using gpufs::daemon::file_registry;
 using gpufs::daemon::request_recorder;
@@ -36,12 +39,19 @@ using gpufs::test::wait_until;
 namespace {
 
 // Ordinary files. `sync_answer` and `end_answer` are given once instead of what the file says, and
-// `named` is called when a trace asks for the file's name.
+// `write_answer` as often as `refusals` says. `named` is called when a trace asks for the file's
+// name.
 struct lossy_storage final : gpufs::test::forwarding_storage {
   struct file final : gpufs::test::forwarding_file {
     lossy_storage& storage;
     file(std::shared_ptr<stored_file const> f, lossy_storage& s)
         : forwarding_file{std::move(f)}, storage{s} {}
+    std::int64_t write(std::span<::iovec const> parts,
+                       std::uint64_t offset) const noexcept override {
+      if (storage.refusals == 0) return below->write(parts, offset);
+      --storage.refusals;
+      return storage.write_answer;
+    }
     int sync() const noexcept override {
       ++storage.syncs;
       if (storage.syncing) storage.syncing();
@@ -57,7 +67,8 @@ struct lossy_storage final : gpufs::test::forwarding_storage {
       return "\"file\"";
     }
   };
-  std::atomic<int> sync_answer{0}, end_answer{0};
+  std::atomic<int> sync_answer{0}, end_answer{0}, write_answer{0};
+  std::atomic<unsigned> refusals{0};
   std::atomic<unsigned> syncs{0};
   std::function<void()> syncing, named;
 
@@ -153,4 +164,46 @@ TEST_CASE("write loss: what the end of a writer says of lost bytes is said by ev
   auto const again = t.open();
   CHECK(t.files.sync(again) == 0);
   CHECK(t.files.close(again) == 0);
+}
+
+// As results of calls, -ETIMEDOUT and -EAGAIN say that nothing was reported.
+TEST_CASE("write loss: a server's ETIMEDOUT or EAGAIN is reported as EIO") {
+  for (int const error : {ETIMEDOUT, EAGAIN}) {
+    CAPTURE(error);
+    lossy_files t;
+    auto const fd = t.open();
+    t.memory.dirty(0, t.memory.version(fd), 0);
+    t.storage->write_answer = -error;
+    t.storage->refusals = ~0u;
+    CHECK(t.writes.flush(nullptr) == -EIO);
+    CHECK(t.files.sync(fd) == -EIO);
+    CHECK(t.files.sync(fd) == -EIO);
+    auto const refused = [](gpufs::daemon::stored_file const&) { return true; };
+    CHECK(t.files.write(fd, refused) == -EIO);
+    t.storage->refusals = 0;
+    CHECK(t.files.sync(fd) == -EIO);  // of the write
+    CHECK(t.files.sync(fd) == 0);
+    t.storage->end_answer = -error;
+    CHECK(t.files.close(fd) == -EIO);
+    auto const again = t.open();
+    t.storage->sync_answer = -error;
+    CHECK(t.files.sync(again) == -EIO);
+    CHECK(t.files.sync(again) == -EIO);
+    CHECK(t.files.close(again) == 0);
+    auto const reader = t.open(O_RDONLY);
+    t.storage->sync_answer = -error;
+    CHECK(t.files.sync(reader) == -EIO);
+    CHECK(t.files.close(reader) == 0);
+  }
+}
+
+TEST_CASE("write loss: a write that signals interrupt hundreds of times is made again") {
+  lossy_files t;
+  auto const fd = t.open();
+  t.memory.dirty(0, t.memory.version(fd), 0);
+  t.storage->write_answer = -EINTR;
+  t.storage->refusals = 900;
+  CHECK(t.files.sync(fd) == 0);
+  CHECK(gpufs::test::text_of(t.folder / "file") == "x");
+  CHECK(t.files.close(fd) == 0);
 }
