@@ -68,8 +68,10 @@ object& address_space::map_file(file_to_map const& what, map_options const& opti
   is_made = true;  // nothing below throws
   o.is_going = false;
   o.file->seen = seen;
+  bool const reads_end = what.begins_with == first_bytes::unwritten;
   if (what.begins_with != first_bytes::file)
-    transfers_.count(o, &mapping_statistics::fills_skipped, what.bytes);
+    transfers_.count(o, &mapping_statistics::fills_skipped,
+                     what.bytes - (reads_end ? what.bytes % sizeof(std::uint64_t) : 0));
   if (!what.is_eager || what.begins_with != first_bytes::file || o.is_managed) return o;
   try {
     o.file->filler = std::thread([this, &o] {

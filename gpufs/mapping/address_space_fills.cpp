@@ -185,6 +185,8 @@ void address_space::end_piece(object& o, fill_job& job, fill_piece& piece, int e
       transfers_.count(o, &mapping_statistics::spill_read_bytes, bytes);
     if (piece.source == fill_source::file)
       transfers_.count(o, &mapping_statistics::fill_bytes, bytes);
+    if (piece.source == fill_source::unwritten)
+      transfers_.count(o, &mapping_statistics::fill_bytes, piece.last_bytes(o.bytes));
     if (is_direct) transfers_.count(o, &mapping_statistics::direct_fill_bytes, bytes);
   }
   std::erase(f.filling, piece.units);

@@ -13,7 +13,8 @@
 
 namespace gpufs::shared {
 
-/// Where absent bytes come from. Only `file` and `spill_file` are read.
+/// Where absent bytes come from. `file` and `spill_file` are read, and of `unwritten` what follows
+/// the last whole word of 8 bytes of an object: it is too short to say that nobody has written it.
 enum class fill_source { file, unwritten, zeros, spill_file };
 
 /// Units of an object that one read brings.
@@ -23,6 +24,11 @@ struct fill_piece {
   bool is_at_host;  ///< they go to the CPU's side, which is their only memory
   fill_source source;
   bool has_ended = false;  ///< with bytes or an error; needs the mutex
+
+  /// How many of its bytes follow the last whole word of an object of so many bytes.
+  [[nodiscard]] std::uint64_t last_bytes(std::uint64_t of_object) const {
+    return bytes.end == of_object ? of_object % sizeof(std::uint64_t) : 0;
+  }
 };
 
 /// Pieces that threads bring side by side.

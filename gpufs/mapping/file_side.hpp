@@ -24,7 +24,7 @@ namespace gpufs::shared {
 
 /// What the device's bytes are before anybody has written them.
 /// file       what the file has
-/// unwritten  words that say so; the file is not read
+/// unwritten  words that say so; of the file, only what follows the last whole word is read
 /// zeros      zeros, as in a file that was made for the object
 enum class first_bytes { file, unwritten, zeros };
 

@@ -31,12 +31,20 @@ int read_piece(file_side const& f, fill_piece const& piece, std::span<std::byte>
   return is_spilled ? -EIO : -ESTALE;
 }
 
-// The last word of an object may have a part of it only.
 void put_unwritten(std::span<std::byte> to, std::uint64_t key, std::uint64_t first_word) {
-  for (std::uint64_t at = 0; at < to.size(); at += sizeof(std::uint64_t), ++first_word) {
+  for (std::uint64_t at = 0; at + sizeof(std::uint64_t) <= to.size(); ++first_word) {
     auto const word = unwritten_word(key, first_word);
-    std::memcpy(&to[at], &word, std::min(sizeof word, to.size() - at));
+    std::memcpy(&to[at], &word, sizeof word);
+    at += sizeof word;
   }
+}
+
+// The bytes behind the last whole word of an object. Behind the end of the file there are zeros.
+// Returns 0 or -errno.
+int read_last_bytes(object const& o, std::span<std::byte> to) {
+  std::ranges::fill(to, std::byte{0});
+  auto const got = o.file->file->read(to, o.file->offset + o.bytes - to.size());
+  return got.bytes < 0 ? int(got.bytes) : 0;
 }
 
 // Writes the pages that find_changed() has put into the lane, neighbours in one write.
@@ -111,8 +119,17 @@ int file_transfers::start_read(object const& o, fill_piece const& piece, file_la
   std::byte* const device = range_.device_bytes(o.offset + first);
   if (piece.is_at_host) return start_at_host(o, piece, lane, to, is_direct);
   if (piece.source == fill_source::unwritten) {
-    fill_unwritten(lane.on, device, device_memory::rounded_up(last - first, 8), f.unwritten_key,
-                   (f.offset + first) / 8);
+    constexpr std::uint64_t word = sizeof(std::uint64_t);
+    fill_unwritten(lane.on, device, device_memory::rounded_up(last - first, word), f.unwritten_key,
+                   (f.offset + first) / word);
+    if (auto const rest = piece.last_bytes(o.bytes); rest != 0) {
+      std::memset(to.bytes.data(), 0, word);
+      int const error = read_last_bytes(o, {to.bytes.data(), rest});
+      if (error != 0) return error;
+      device_memory::copy_to_device(
+          lane.on, std::array{device_memory::pinned_copy{device + (last - first - rest),
+                                                         to.bytes.data(), word}});
+    }
   } else {
     std::span const bytes(to.bytes.data(), last - first);
     if (int const error = read_piece(f, piece, bytes, is_direct); error != 0) return error;
@@ -136,12 +153,15 @@ int file_transfers::start_at_host(object const& o, fill_piece const& piece, file
   std::span const target(range_.host_bytes(o.offset + first), last - first);
   if (!o.shows_file()) {
     auto const read = o.is_managed ? std::span(to.bytes.data(), target.size()) : target;
-    if (piece.source == fill_source::unwritten)
+    if (piece.source == fill_source::unwritten) {
       put_unwritten(target, f.unwritten_key, (f.offset + first) / sizeof(std::uint64_t));
-    else if (int const error = read_piece(f, piece, read, is_direct); error != 0)
+      auto const rest = target.last(piece.last_bytes(o.bytes));
+      if (int const error = read_last_bytes(o, rest); error != 0) return error;
+    } else if (int const error = read_piece(f, piece, read, is_direct); error != 0) {
       return error;
-    else if (o.is_managed)
+    } else if (o.is_managed) {
       std::ranges::copy(read, target.begin());
+    }
   }
   if (f.known.size() != 0) {
     auto const pages = file_pages_of(piece.bytes);

@@ -23,15 +23,13 @@ merged_page merge_page(std::byte* page, std::uint64_t bytes, backing_file const&
   std::array<std::uint64_t, words_of_page> words;
   std::memcpy(words.data(), page, file_page);
   std::array<bool, words_of_page> is_old{};
-  std::uint64_t const count = (bytes + sizeof words[0] - 1) / sizeof words[0];
+  std::uint64_t const count = bytes / sizeof words[0], rest = bytes % sizeof words[0];
   std::uint64_t old_words = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
-    auto const unwritten = unwritten_word(key, offset / sizeof words[0] + i);
-    is_old[i] = std::memcmp(&words[i], &unwritten,
-                            std::min(sizeof words[0], bytes - i * sizeof words[0])) == 0;
+    is_old[i] = words[i] == unwritten_word(key, offset / sizeof words[0] + i);
     old_words += is_old[i] ? 1 : 0;
   }
-  if (old_words == 0) return {true, 0, 0};
+  if (old_words == 0 && count != 0) return {true, 0, 0};
   alignas(file_page) std::array<std::byte, file_page> old{};
   auto const got = file.read(old, offset);
   if (got.bytes < 0) return {true, 0, int(got.bytes)};
@@ -39,7 +37,9 @@ merged_page merge_page(std::byte* page, std::uint64_t bytes, backing_file const&
   for (std::uint64_t i = 0; i < words_of_page; ++i) {
     if (is_old[i]) std::memcpy(page + i * sizeof words[0], old.data() + i * sizeof words[0], 8);
   }
-  return {old_words < count, std::uint64_t(got.bytes), 0};
+  auto const end = count * sizeof words[0];
+  bool const is_last_written = std::memcmp(page + end, old.data() + end, rest) != 0;
+  return {old_words < count || is_last_written, std::uint64_t(got.bytes), 0};
 }
 
 int write_bytes(file_side const& f, std::byte const* bytes, byte_run r) {

@@ -21,7 +21,7 @@ struct merged_page {
 [[nodiscard]] std::uint64_t bytes_until(std::uint64_t end, std::uint64_t page);
 
 /// Words of `page` that nobody has written get what the file has there. The object has `bytes` of
-/// it, perhaps a part of the last word.
+/// it. Behind its last whole word they began as the file's, and count as written if they differ.
 [[nodiscard]] merged_page merge_page(std::byte* page, std::uint64_t bytes, backing_file const& file,
                                      std::uint64_t offset, std::uint64_t key);
 

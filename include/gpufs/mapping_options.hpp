@@ -134,9 +134,9 @@ struct map_options {
   /// What kernels and the CPU do with a file's bytes. Anonymous objects: not looked at.
   /// read        Nobody stores to them. The file need not be writable. The CPU's side is the file
   ///             itself, in the OS page cache.
-  /// write       Nobody uses what the file had before, so that is never read. Bytes that nobody
-  ///             writes stay as they were. A range of 8 bytes, counted from the begin of the file,
-  ///             is written as a whole.
+  /// write       The file is not read, but for the last size % 8 bytes. Bytes that nobody writes
+  ///             stay as they were. A range of 8 bytes, counted from the begin of the file, is
+  ///             written as a whole.
   /// read_write  Both.
   gpufs::access access = gpufs::access::read;
 
