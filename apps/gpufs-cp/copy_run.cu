@@ -172,7 +172,7 @@ void discard_failed(filesystem& fs, std::vector<copied_file> const& files,
                     pinned_buffer<std::int32_t> const& results) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (results[i] == 0) continue;
-    int const fd = fs.open(files[i].part, O_WRONLY | O_NOFOLLOW);
+    int const fd = fs.open(files[i].part, O_WRONLY | O_GWRONCE | O_NOFOLLOW);  // as it was written
     if (fd < 0) continue;
     fs.discard(fd);
     fs.close(fd);
