@@ -5,6 +5,7 @@
 #include <gpufs/gpufs.hpp>
 #include <gpufs/owner/device_copier.hpp>
 
+#include <host-daemon/base/reported_error.hpp>
 #include <host-daemon/bulk/bulk_io.hpp>
 #include <host-daemon/serve/server.hpp>
 
@@ -56,7 +57,9 @@ class refused_outcome final : public sweep_fault {
   [[nodiscard]] bool happened() const override { return refusal::happened(); }
   [[nodiscard]] bool may_show() const { return call_.may == effect::error && !is_tried_again(); }
   [[nodiscard]] bool explains(std::int64_t error) const override {
-    return may_show() && error == -(what_ < few_bytes ? what_ : EIO);
+    int const shown = what_ < few_bytes ? what_ : EIO;
+    // -EAGAIN as the result of a gfsync would say that nothing was reported.
+    return may_show() && (error == -shown || error == daemon::reported_error(-shown));
   }
 
  private:
