@@ -3,9 +3,9 @@
 
 #include <apps/bench/shared_costs.hpp>
 #include <apps/bench/shared_costs_kernels.hpp>
+#include <apps/common/host_file.hpp>
 #include <apps/common/json_line.hpp>
 #include <apps/common/median.hpp>
-#include <apps/common/print_error.hpp>
 #include <apps/common/program.hpp>
 #include <apps/common/run_report.hpp>
 #include <apps/common/seconds_since.hpp>
@@ -15,16 +15,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <numeric>
 #include <random>
-#include <system_error>
 #include <vector>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace gpufs::apps {
 
@@ -110,8 +105,7 @@ cost_row measure_read(std::string const& folder, std::uint64_t bytes, std::int64
                {},
                {}};
   temp_file const file(folder, bytes, 1);
-  int const fd = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), file.path());
+  host_file const source(file.path());
   shared_memory memory(settings);
   mapping const object = memory.allocate(bytes);
   buffer<std::byte> device(bytes);
@@ -120,21 +114,20 @@ cost_row measure_read(std::string const& folder, std::uint64_t bytes, std::int64
     change_each(object.as<std::byte>(), bytes, 4096);
     memory.synchronize();
     auto start = clock::now();
-    std::int64_t const got = memory.pread(fd, object.data(), bytes, 0);
+    std::int64_t const got = memory.pread(source.descriptor(), object.data(), bytes, 0);
     row.measured.push_back(static_cast<double>(bytes) / seconds_since(start) / 1e9);
     start = clock::now();
     device.copy_from_host(host.data(), bytes);
     row.equivalent.push_back(static_cast<double>(bytes) / seconds_since(start) / 1e9);
     row.is_good &= got == static_cast<std::int64_t>(bytes);
     std::vector<std::byte> wanted(1 << 20);
-    for (std::uint64_t at = 0; at < bytes && row.is_good; at += bytes / 8) {
+    auto const step = std::max<std::uint64_t>(bytes / 8, wanted.size());
+    for (std::uint64_t at = 0; at < bytes; at += step) {
       auto const n = std::min<std::uint64_t>(wanted.size(), bytes - at);
-      row.is_good =
-          ::pread(fd, wanted.data(), n, static_cast<off_t>(at)) == static_cast<ssize_t>(n) &&
-          std::memcmp(object.as<std::byte>() + at, wanted.data(), n) == 0;
+      source.read(wanted.data(), n, at);
+      row.is_good &= std::memcmp(object.as<std::byte>() + at, wanted.data(), n) == 0;
     }
   }
-  ::close(fd);
   return row;
 }
 

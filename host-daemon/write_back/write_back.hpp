@@ -111,12 +111,7 @@ class write_back {
   int take_write_error(written_file& file);  ///< the same without losses
   void drop_errors(written_file& file);      ///< nobody is told of them
 
-  /// The system has lost bytes that were written to the file. `error` is -errno, or 0 if it has
-  /// not. The next sync or the last close reports the first such error.
-  static void note_loss(written_file& file, int error);
-
-  /// Says to the storage that a writer is done, and notes what it answers. Every later sync reports
-  /// a loss: to make the file durable would bring nothing back.
+  /// Says to the storage that a writer is done, and notes what it answers.
   static void end_writer(written_file& file);
 
   /// Says on stderr what the last close has not returned, as its caller has given up, or as there
@@ -240,6 +235,7 @@ class write_back {
   int sync_once(written_file& file);
   int make_durable(stored_file const& file);
   bool begin_sync(written_file& file);
+  static void note_loss(written_file& file, int error);
   void fail(locked_buffer& locked, int error);
   [[nodiscard]] bool belongs(std::uint32_t i, written_file const* file, write_back_part const& part,
                              series_look& last) const;

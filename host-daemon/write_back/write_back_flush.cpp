@@ -149,18 +149,20 @@ int write_back::take_write_error(written_file& file) {
   return error;
 }
 
+// The system has lost bytes that were written to the file, as -errno says. The next sync or the
+// last close reports the first such error. So does every later sync: to make the file durable would
+// bring nothing back. The caller holds `telling`.
 void write_back::note_loss(written_file& file, int error) {
   int none = 0;
-  if (error != 0) file.loss.compare_exchange_strong(none, error, std::memory_order_acq_rel);
+  file.loss.compare_exchange_strong(none, error, std::memory_order_acq_rel);
+  none = 0;
+  file.not_durable.compare_exchange_strong(none, error);
 }
 
 void write_back::end_writer(written_file& file) {
   std::lock_guard const lock{file.telling};
   int const error = reported_error(while_interrupted([&] { return file.host->end_writes(); }));
-  if (error == 0 || error == -EINTR) return;
-  int none = 0;
-  note_loss(file, error);
-  file.not_durable.compare_exchange_strong(none, error);
+  if (error != 0 && error != -EINTR) note_loss(file, error);
 }
 
 void write_back::say_untold(written_file const& file) noexcept {

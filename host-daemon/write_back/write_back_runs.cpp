@@ -116,11 +116,7 @@ bool write_back::begin_sync(written_file& file) {
     int const error = file.host->begin_sync(from, to - from);
     file.begun_to.store(to, std::memory_order_relaxed);
     // Some file systems tell only this caller that they lost bytes.
-    if (error == -EIO || error == -ENOSPC || error == -EDQUOT) {
-      note_loss(file, error);
-      int none = 0;
-      file.not_durable.compare_exchange_strong(none, error);
-    }
+    if (error == -EIO || error == -ENOSPC || error == -EDQUOT) note_loss(file, error);
     telling.unlock();
   }
   free_threads_.fetch_add(1, std::memory_order_relaxed);

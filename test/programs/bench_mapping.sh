@@ -39,7 +39,7 @@ for row in launch launch100 fault4K fault2M read; do
   [[ $said == *"\"$row\": {"* ]] || complain "bench shared: no row $row in $said"
 done
 [ "$(grep -o '"verified": true' <<<"$said" | wc -l)" -eq 5 ] || complain "bench shared: $said"
-"$gpufs" bench shared --rounds 1 --size 1M --folder "$folder" | grep -q '^  fault2M .* us ' ||
+"$gpufs" bench shared --rounds 1 --size 3 --folder "$folder" | grep -q '^  fault2M .* us ' ||
   complain "bench shared prints no row fault2M"
 said=$("$gpufs" bench --page-size 4K shared 2>&1)
 [[ $said == *"programs that do not get it"* ]] || complain "bench --page-size shared: $said"
