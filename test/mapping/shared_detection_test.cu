@@ -96,18 +96,20 @@ constexpr place places[] = {{memory_advice::device, memory_backing::automatic},
                             {memory_advice::host, memory_backing::automatic},
                             {memory_advice::automatic, memory_backing::managed}};
 
+map_options const read_and_written{.access = access::read_write, .eager = false};
+
+/// An object with `options` at each place, by each protocol that files have.
 template <class Use>
-void with_objects_of(modelled_file const& file, Use const& use) {
+void with_objects_of(modelled_file const& file, map_options options, Use const& use) {
   for (auto const& where : places) {
     for (auto const how : {coherence_protocol::rolling, coherence_protocol::lazy}) {
       CAPTURE(int(where.advice));
       CAPTURE(int(where.backing));
       CAPTURE(int(how));
+      options.protocol = how;
+      options.backing = where.backing;
       shared_memory memory;
-      mapping m = memory.map(file.path, {.access = access::read_write,
-                                         .eager = false,
-                                         .protocol = how,
-                                         .backing = where.backing});
+      mapping m = memory.map(file.path, options);
       CHECK(m.advise(0, m.size(), where.advice) == 0);
       use(memory, m);
       CHECK(m.unmap() == 0);
@@ -173,7 +175,7 @@ TEST_CASE("a kernel that flips one bit: its page is written, and no other") {
   constexpr std::uint64_t length = 5 * mebi + 100;
   modelled_file file(length);
   std::mt19937_64 random(seed());
-  with_objects_of(file, [&](shared_memory& memory, mapping& m) {
+  with_objects_of(file, read_and_written, [&](shared_memory& memory, mapping& m) {
     for (std::uint64_t const at : {std::uint64_t(0), page - 1, page, 2 * mebi - 1, 2 * mebi,
                                    5 * mebi - 1, 5 * mebi, length - 1, random() % length}) {
       auto const bit = 1u << random() % 8;
@@ -200,7 +202,7 @@ TEST_CASE("a kernel that flips one bit: its page is written, and no other") {
 TEST_CASE("bytes that are changed and changed back: nothing is written") {
   constexpr std::uint64_t pages = 1000;
   modelled_file file(pages * page);
-  with_objects_of(file, [&](shared_memory& memory, mapping& m) {
+  with_objects_of(file, read_and_written, [&](shared_memory& memory, mapping& m) {
     launch(flip_and_flip_back, 2, 64, byte_pointer(m), pages, std::uint64_t(77));
     CHECK(pages_written(m) == 0);
     CHECK(m.stats().pages_unchanged == pages);
@@ -247,45 +249,32 @@ TEST_CASE("words of a file that is not read: what nobody writes stays, by pages 
   constexpr std::uint64_t words = 3 * mebi / 8 + 100, offset = 3 * page, rounds = 4;
   modelled_file file(offset + words * 8 + page);
   std::mt19937_64 random(seed());
-  for (auto const& where : places) {
-    for (auto const how : {coherence_protocol::rolling, coherence_protocol::lazy}) {
-      CAPTURE(int(where.advice));
-      CAPTURE(int(where.backing));
-      CAPTURE(int(how));
-      shared_memory memory;
-      mapping m = memory.map(file.path, {.access = access::write,
-                                         .length = words * 8,
-                                         .offset = offset,
-                                         .protocol = how,
-                                         .backing = where.backing});
-      CHECK(m.advise(0, m.size(), where.advice) == 0);
-      std::set<std::uint64_t> ever;  // written so far
-      for (std::uint64_t round = 0; round < rounds; ++round) {
-        CAPTURE(round);
-        auto const by_kernel = random_stretches(random, 40, words, 1500);
-        auto const by_cpu = random_stretches(random, 40, words, 1500);
-        buffer<stretch> some(by_kernel.size());
-        some.copy_from_host(by_kernel.data(), by_kernel.size());
-        // One after the other, as some have the same words.
-        launch(store_stretches, 1, 1, m.as<std::uint64_t>(), some.data(), some.size());
-        memory.synchronize();
-        std::set<std::uint64_t> now;
-        for (auto const& s : by_kernel) store(s, &file.content[offset], now);
-        for (auto const& s : by_cpu)
-          for (auto* const to : {m.as<std::byte>(), &file.content[offset]}) store(s, to, now);
-        ever.insert(now.begin(), now.end());
-        auto const expected = pages_of(now, ever, words);
-        auto const before = m.stats();
-        CHECK(pages_written(m) == expected.pages);
-        CHECK(file.is_right());
-        CHECK((m.stats() - before).merge_read_bytes == expected.parts * page);
-      }
-      CHECK(m.stats().fill_bytes == 0);
-      CHECK(m.stats().fills_skipped == words * 8);
-      CHECK(m.unmap() == 0);
+  map_options const written{.access = access::write, .length = words * 8, .offset = offset};
+  with_objects_of(file, written, [&](shared_memory& memory, mapping& m) {
+    std::set<std::uint64_t> ever;  // written so far
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      CAPTURE(round);
+      auto const by_kernel = random_stretches(random, 40, words, 1500);
+      auto const by_cpu = random_stretches(random, 40, words, 1500);
+      buffer<stretch> some(by_kernel.size());
+      some.copy_from_host(by_kernel.data(), by_kernel.size());
+      // One after the other, as some have the same words.
+      launch(store_stretches, 1, 1, m.as<std::uint64_t>(), some.data(), some.size());
+      memory.synchronize();
+      std::set<std::uint64_t> now;
+      for (auto const& s : by_kernel) store(s, &file.content[offset], now);
+      for (auto const& s : by_cpu)
+        for (auto* const to : {m.as<std::byte>(), &file.content[offset]}) store(s, to, now);
+      ever.insert(now.begin(), now.end());
+      auto const expected = pages_of(now, ever, words);
+      auto const before = m.stats();
+      CHECK(pages_written(m) == expected.pages);
       CHECK(file.is_right());
+      CHECK((m.stats() - before).merge_read_bytes == expected.parts * page);
     }
-  }
+    CHECK(m.stats().fill_bytes == 0);
+    CHECK(m.stats().fills_skipped == words * 8);
+  });
 }
 
 TEST_CASE("words that are stored as the file has them count as written, if it is not read") {

@@ -3,22 +3,17 @@
 #include <gpufs/gpufs.hpp>
 
 #include <test/support/device_buffers.hpp>
-#include <test/support/faults.hpp>
 #include <test/support/file_ops.hpp>
 #include <test/support/files.hpp>
 #include <test/support/opens.hpp>
-#include <test/support/settings.hpp>
+#include <test/write/full_disk.hpp>
 
 #include <doctest/doctest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <string>
 #include <system_error>
-#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,11 +21,8 @@
 namespace cg = cooperative_groups;
 using namespace gpufs;
 using namespace gpufs::test;
-using testing::fault_action;
 
 namespace {
-
-constexpr std::uint64_t page = 512;
 
 __global__ void remove_file(fs_ref fs, char const* path, std::int64_t* result) {
   io_context io(fs, cg::this_thread_block());
@@ -38,26 +30,8 @@ __global__ void remove_file(fs_ref fs, char const* path, std::int64_t* result) {
   if (threadIdx.x == 0) *result = removed;
 }
 
-/// A filesystem whose disk is full until the test says otherwise.
-struct full_disk {
-  scratch_folder folder;
-  std::string path = folder / "file";
-  std::atomic<bool> full{true};
-  testing::filesystem fs{small_config(page, 16), faults()};
-
-  std::shared_ptr<scripted_faults> faults() {
-    auto all = std::make_shared<scripted_faults>();
-    all->on_write = [this](std::uint64_t, std::uint64_t) {
-      return full ? fault_action::fail(ENOSPC) : fault_action::pass();
-    };
-    return all;
-  }
-  void write(int fd) {
-    op_batch batch;
-    auto const written = batch.write(0, fd, 0, some_bytes(1, 0, 20));
-    batch.run(fs.ref(), 1, 64);
-    CHECK(batch.result(written) == 20);
-  }
+struct disk_of_file : full_disk {
+  void write(int fd) { full_disk::write(fd, some_bytes(1, 0, 20)); }
   /// Whether this process has a descriptor of the file, which has lost its name.
   [[nodiscard]] bool is_held() const {
     for (auto const& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -79,12 +53,12 @@ TEST_CASE("the last close of a file without a name drops what it cannot write, a
     for (bool const replaced : {false, true}) {
       CAPTURE(flags);
       CAPTURE(replaced);
-      full_disk disk;
+      disk_of_file disk;
       int const fd = disk.fs.open(disk.path, flags | O_CREAT),
                 other = disk.fs.open(disk.path, flags);
       REQUIRE(fd > 0);
       if (replaced)
-        std::filesystem::rename(make_file(disk.folder, "new", page), disk.path);
+        std::filesystem::rename(make_file(disk.folder, "new", disk.page), disk.path);
       else
         REQUIRE(::unlink(disk.path.c_str()) == 0);
       disk.write(fd);
@@ -99,7 +73,7 @@ TEST_CASE("the last close of a file without a name drops what it cannot write, a
 TEST_CASE("a file that loses its name behind its last close is dropped then") {
   for (bool const by_gunlink : {true, false}) {
     CAPTURE(by_gunlink);
-    full_disk disk;
+    disk_of_file disk;
     int const fd = disk.fs.open(disk.path, O_RDWR | O_CREAT);
     disk.write(fd);
     CHECK(disk.fs.close(fd) == -ENOSPC);
@@ -119,7 +93,7 @@ TEST_CASE("a file that loses its name behind its last close is dropped then") {
 }
 
 TEST_CASE("while a file without a name is open for reading, its pages stay") {
-  full_disk disk;
+  disk_of_file disk;
   int const fd = disk.fs.open(disk.path, O_RDWR | O_CREAT);
   int const reads = disk.fs.open(disk.path, O_RDONLY);
   disk.write(fd);
