@@ -72,17 +72,19 @@ class worker {
     return false;
   }
 
-  /// Compares bytes [from, to) of a word.
-  __device__ void check_word(cell_check& check, std::uint64_t cell, std::uint64_t word,
+  /// Compares bytes [from, to) of a word. Returns whether they are right.
+  __device__ bool check_word(cell_check& check, std::uint64_t cell, std::uint64_t word,
                              std::uint64_t value, unsigned from, unsigned to) {
     compared_ += to - from;
     unsigned const wrong = check.first_wrong(word, value, from, to);
-    if (wrong == to) return;
+    if (wrong == to) return true;
     report(0, cell, 8 * word + wrong, check.lowest(), check.highest(),
            static_cast<std::uint32_t>(value >> 8 * wrong & 0xff));
+    return false;
   }
 
-  /// The threads share the bytes [first, first + count) of a cell, which lie at `bytes`.
+  /// The threads share the bytes [first, first + count) of a cell, which lie at `bytes`. Each stops
+  /// at its first wrong word: to compare one takes a trip to the host's memory.
   /// @tparam Byte, Word  volatile where other groups may store to them meanwhile
   template <class Byte = std::byte const, class Word = std::uint64_t const>
   __device__ void check_bytes(std::uint64_t cell, std::uint64_t first, std::uint64_t count,
@@ -101,7 +103,7 @@ class worker {
         for (unsigned k = from; k < to; ++k)
           value |= static_cast<std::uint64_t>(std::byte{bytes[8 * w + k - first]}) << 8 * k;
       }
-      check_word(check, cell, w, value, from, to);
+      if (!check_word(check, cell, w, value, from, to)) return;
     }
   }
 

@@ -103,8 +103,7 @@ class address_space {
 
   /// Waits for calls that have been launched, with signals.
   void wait_for_calls();
-  /// Fetches batch objects that no call uses. Throws device_error.
-  void acquire_batches();
+  void acquire_batches();  ///< fetches batch objects that no call uses; throws device_error
   int acquire(object& o, wanted const& what);
   int send(object& o, block_run r);
 
@@ -118,8 +117,9 @@ class address_space {
   /// Waits until calls let go of [at, at + bytes), as scatter() and gather() do.
   void wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes);
   int make_ready(std::uint64_t at, std::uint64_t bytes);  ///< waits for, and returns, as scatter()
-  int wait_for_copies(staging_piece const& piece) noexcept;  ///< returns 0 or -EIO
-  [[nodiscard]] staging_pool::lease take_staging();  ///< throws device_error: none can be pinned
+  int wait_for_copies(staging_piece const& piece) noexcept;             ///< returns 0 or -EIO
+  [[nodiscard]] staging_pool::lease take_staging(std::uint64_t bytes);  ///< throws device_error
+  [[nodiscard]] std::size_t io_threads() const { return settings_.fill_threads; }
 
   /// Threads and device are the parent's there.
   [[nodiscard]] bool in_forked_child() const { return ::getpid() != process_; }
@@ -265,7 +265,7 @@ class address_space {
   int device_;
   std::vector<std::string> notes_;
   guarded_range range_;
-  staging_pool staging_;
+  staging_pool staging_, small_staging_;
   block_transfers transfers_;
   block_states states_;
   file_transfers files_;

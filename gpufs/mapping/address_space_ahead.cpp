@@ -1,4 +1,4 @@
-// Host memory is pinned ahead of a CPU thread that goes through an object.
+// Objects get host memory ahead of a CPU thread that goes through them.
 #include <gpufs/mapping/address_space.hpp>
 
 #include <algorithm>
@@ -13,11 +13,11 @@ void address_space::expect_next(object& o, std::uint64_t block) noexcept try {
   auto const end = o.bytes_in({block, block + 1}).end;
   if (is_in_turn && end < o.bytes)
     ahead_.push_back({o.offset, o.id, {end, std::min(end + o.block_bytes, o.bytes)}});
-} catch (std::bad_alloc const&) {  // it is not pinned ahead
+} catch (std::bad_alloc const&) {  // the system gives it memory, page by page
 }
 
-// Pins what the CPU will probably touch next, while it goes on. Nothing moves. Spills what host
-// memory cannot keep.
+// Gives memory to what the CPU will probably touch next, while it goes on. Nothing moves. Spills
+// what host memory cannot keep.
 void address_space::prepare_ahead() {
   quiet_lock lock(mutex_);
   try {
@@ -32,12 +32,13 @@ void address_space::prepare_ahead() {
       if (o->single.overlaps(o->blocks_of(first, end - first))) continue;
       auto const pieces = pieces_of({first, end});
       for (auto piece = pieces.first; piece < pieces.end; ++piece) {
+        if (o->prepared.contains(piece) || o->pinned.contains(piece)) continue;
+        o->prepared.add({piece, piece + 1});
         auto const whole = bytes_of_piece(*o, piece);
-        if (transfers_.pin(*o, piece))
-          range_.populate(o->offset + whole.first, whole.end - whole.first);
+        range_.prepare(o->offset + whole.first, whole.end - whole.first);
       }
     }
-  } catch (std::bad_alloc const&) {  // copies of these bytes are slower
+  } catch (std::bad_alloc const&) {  // the system gives these bytes memory, page by page
   }
   spill(lock, false);
 }

@@ -79,10 +79,11 @@ bool address_space::is_home_at_device(object const& o, std::uint64_t block) cons
   return o.states[block] == block_state::invalid && !o.single.contains(block);
 }
 
-staging_pool::lease address_space::take_staging() {
+staging_pool::lease address_space::take_staging(std::uint64_t bytes) {
   no_signals const quiet;
   device_scope const here(device_);
-  return staging_.take();
+  return bytes < staging_piece::size ? small_staging_.take(staging_piece::small_size)
+                                     : staging_.take(staging_piece::size);
 }
 
 void address_space::wait_for_use(std::uint64_t at, std::uint64_t bytes, bool writes) {

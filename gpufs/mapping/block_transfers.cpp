@@ -82,19 +82,18 @@ void block_transfers::start_fetch(std::byte* to, std::uint64_t at, std::uint64_t
   device_memory::copy_to_pinned(fetches_, to, range_.device_bytes(at), bytes);
 }
 
-// One part per piece: a copy may not lie in two of them. Pinning a piece costs as much as a slow
-// copy of most of it. So it pays where most of it is copied, or where it is copied again.
+// One part per piece: a copy may not lie in two of them.
 std::vector<byte_run> block_transfers::parts_to_copy(object& o, byte_run r) {
   std::vector<byte_run> parts;
   auto const pieces = pieces_of(r);
   for (auto piece = pieces.first; piece < pieces.end; ++piece) {
     auto const whole = bytes_of_piece(o, piece);
     byte_run const part{std::max(r.first, whole.first), std::min(r.end, whole.end)};
-    bool const is_most = (part.end - part.first) * 2 >= whole.end - whole.first;
-    if (is_most || o.copied.contains(piece))
-      pin(o, piece);
-    else
-      o.copied.add({piece, piece + 1});
+    if (bytes_to_pin_ != 0 && !o.pinned.contains(piece)) {
+      auto& cost = o.copy_costs[piece];
+      cost += pin_costs::of_copy(part.end - part.first);
+      if (cost >= pin_costs::of_pin(whole.end - whole.first)) pin(o, piece);
+    }
     parts.push_back(part);
   }
   return parts;
@@ -119,19 +118,22 @@ bool block_transfers::pin(object& o, std::uint64_t piece) {
     throw;
   }
   bytes_to_pin_ -= bytes;
+  o.copy_costs.erase(piece);
   count(o, &mapping_statistics::pinned_bytes, bytes);
   return true;
 }
 
 std::vector<block_run> block_transfers::forget_pins(object& o, block_run pieces) {
-  o.copied.take(pieces);
+  o.prepared.take(pieces);
+  o.copy_costs.erase(o.copy_costs.lower_bound(pieces.first), o.copy_costs.lower_bound(pieces.end));
   auto const pinned = o.pinned.take(pieces);
   for (auto const& run : pinned) may_pin_again(o, run);
   return pinned;
 }
 
 block_runs block_transfers::forget_all_pins(object& o) noexcept {
-  o.copied = {};
+  o.prepared = {};
+  o.copy_costs.clear();
   auto pinned = std::exchange(o.pinned, {});
   pinned.for_each([&](block_run run) { may_pin_again(o, run); });
   return pinned;

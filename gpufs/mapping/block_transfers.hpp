@@ -15,6 +15,20 @@
 
 namespace gpufs::shared {
 
+/// When to pin a piece. A copy of memory that is not pinned takes longer, since the driver moves
+/// its bytes once more; to pin costs time, too. A piece is pinned once its copies have cost as much
+/// more as that. So the two together cost at most twice of what knowing the future would. The
+/// figures are of a machine with a GPU (docs/design/mapping.md), in ns.
+struct pin_costs {
+  /// What a copy costs more than one of pinned memory.
+  [[nodiscard]] static constexpr std::uint64_t of_copy(std::uint64_t bytes) {
+    return 3'000 + bytes / 13;
+  }
+  [[nodiscard]] static constexpr std::uint64_t of_pin(std::uint64_t bytes) {
+    return 40'000 + bytes / 5;
+  }
+};
+
 /// Copies between CPU and device, what they count, and the host memory that is pinned for them.
 /// Sends are queued, and start together. All functions but unpin() need the mutex of the address
 /// space, and the device current. They throw device_error if the device fails.
@@ -56,7 +70,7 @@ class block_transfers {
   /// Pins a piece of an object, if that is allowed and it is not pinned. Returns whether it was
   /// pinned just now.
   bool pin(object& o, std::uint64_t piece);
-  /// Returns what was pinned of some pieces. They count as neither pinned nor copied from now on.
+  /// Returns what was pinned of some pieces. They are as if they had never been copied.
   [[nodiscard]] std::vector<block_run> forget_pins(object& o, block_run pieces);
   /// The same of all of them.
   [[nodiscard]] block_runs forget_all_pins(object& o) noexcept;

@@ -244,6 +244,10 @@ void guarded_range::populate(std::uint64_t at, std::uint64_t bytes) noexcept try
 } catch (std::bad_alloc const&) {
 }
 
+void guarded_range::prepare(std::uint64_t at, std::uint64_t bytes) noexcept {
+  if (give_memory(pages_of(at, bytes))) populate(at, bytes);
+}
+
 bool guarded_range::stops_system_calls() const {
   quiet_lock const lock(mutex_);
   return bytes() == 0 || (faults_ != nullptr && !has_given_up_);

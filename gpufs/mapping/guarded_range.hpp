@@ -55,6 +55,8 @@ class guarded_range : public device_memory::shared_range {
   [[nodiscard]] bool add_host(std::uint64_t at, std::uint64_t bytes, bool is_written) noexcept;
   [[nodiscard]] int protect(std::uint64_t at, std::uint64_t bytes,
                             device_memory::host_access to) noexcept;
+  /// Gives memory to what has none yet, and entries to what the CPU may read.
+  void prepare(std::uint64_t at, std::uint64_t bytes) noexcept;
   void populate(std::uint64_t at, std::uint64_t bytes) noexcept;
   void begin_use(std::uint64_t at, std::uint64_t bytes, bool writes);
   [[nodiscard]] bool end_use(std::uint64_t at, std::uint64_t bytes) noexcept;

@@ -70,8 +70,10 @@ struct object {
   /// GPU: invalid blocks that the CPU may read while calls run that may write them. It sees bytes
   /// that the device had.
   block_runs glimpses = {};
-  /// Pieces that are pinned, and others that have been copied in part.
-  block_runs pinned = {}, copied = {};
+  /// Pieces that are pinned, and pieces that have got memory ahead of the CPU.
+  block_runs pinned = {}, prepared = {};
+  /// What copies of other pieces have cost more than those of pinned ones, in ns. See pin_costs.
+  std::map<std::uint64_t, std::uint64_t> copy_costs = {};
   /// The block that the CPU waited for last. Before the first one, block 0 is the next.
   std::uint64_t last_fault = ~0ull;
   /// What lies in each tier. Blocks whose only memory is the CPU's side are also in `single`, and

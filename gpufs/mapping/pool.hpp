@@ -34,8 +34,9 @@ class pool {
     std::unique_ptr<Thing> thing_;
   };
 
-  /// Throws what the thing's constructor throws.
-  [[nodiscard]] lease take() {
+  /// Makes one from `how` if none is free. Throws what the thing's constructor throws.
+  template <class... How>
+  [[nodiscard]] lease take(How const&... how) {
     {
       quiet_lock const lock(mutex_);
       if (!free_.empty()) {
@@ -45,7 +46,7 @@ class pool {
       }
       free_.reserve(++made_);  // so that giving back needs no memory
     }
-    return {*this, std::make_unique<Thing>()};
+    return {*this, std::make_unique<Thing>(how...)};
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <gpufs/mapping.hpp>
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/staging.hpp>
+#include <gpufs/owner/io_pieces.hpp>
 #include <gpufs/owner/shared_io.hpp>
 
 #include <algorithm>
@@ -23,108 +24,18 @@ namespace gpufs {
 
 namespace {
 
+using owner::memory_place;
+using owner::or_no_memory;
+using owner::piece_pair;
+using owner::place_of;
+using owner::result_of;
 using shared::address_space;
 using shared::staging_piece;
 
-constexpr std::uint64_t piece_size = staging_piece::size;
-
-/// Where bytes of an I/O call are.
-struct memory_place {
-  std::byte* plain;  ///< not of an address space
-  std::uint64_t at;  ///< its offset, if not plain
-  [[nodiscard]] memory_place behind(std::uint64_t bytes) const {
-    return {plain == nullptr ? nullptr : plain + bytes, at + bytes};
-  }
-};
-
-// Nothing: the bytes are not all of one object, or of none.
-std::optional<memory_place> place_of(address_space const& space, void const* address,
-                                     std::uint64_t bytes) {
-  auto const first = reinterpret_cast<std::uintptr_t>(address);
-  if (bytes > ~0ull - first) return std::nullopt;
-  if (!space.has_addresses(address, bytes))
-    return memory_place{static_cast<std::byte*>(const_cast<void*>(address)), 0};
-  auto const found = space.find(address);
-  auto const at = space.offset_of(address);
-  if (found.bytes == 0 || bytes > found.bytes - (at - found.offset)) return std::nullopt;
-  return memory_place{nullptr, at};
-}
-
-/// Two pieces in turn: one is copied while the file or the CPU uses the other.
-class piece_pair {
- public:
-  explicit piece_pair(address_space& space)
-      : space_(space), pieces_{space.take_staging(), space.take_staging()} {}
-  // The device does not use them any more.
-  ~piece_pair() {
-    for (auto const& p : pieces_) static_cast<void>(space_.wait_for_copies(*p));
-  }
-  piece_pair(piece_pair const&) = delete;
-  piece_pair& operator=(piece_pair const&) = delete;
-  staging_piece& operator[](std::uint64_t turn) const { return *pieces_[turn % 2]; }
-
- private:
-  address_space& space_;
-  shared::staging_pool::lease pieces_[2];
-};
-
-// The count of what was done before comes first: the next call meets the error again.
-std::int64_t result_of(std::uint64_t done, std::int64_t error) {
-  return done != 0 ? std::int64_t(done) : error;
-}
-
-/// Memory for what scatter() keeps of a piece, taken before the piece is read and given up if it
-/// finds no other. Blocks have 4 KiB at least, and each may be in a list, a map and several runs.
-class scatter_reserve {
- public:
-  explicit scatter_reserve(std::uint64_t bytes)
-      : memory_(std::make_unique_for_overwrite<std::byte[]>((bytes / 4096 + 2) * 256)) {
-    *static_cast<std::byte volatile*>(memory_.get()) =
-        std::byte{0};  // else a compiler leaves it out
-  }
-  int put(address_space& space, std::uint64_t to, staging_piece& from, std::uint64_t bytes) {
-    for (;;) {
-      int error = -ENOMEM;
-      try {
-        error = space.scatter(to, from, bytes);
-      } catch (std::bad_alloc const&) {
-      }
-      if (error != -ENOMEM || memory_ == nullptr) return error;
-      memory_.reset();
-    }
-  }
-
- private:
-  std::unique_ptr<std::byte[]> memory_;
-};
-
-// `done`: the bytes of pieces that are in place, also if it throws.
-std::int64_t read_pieces(address_space& space, owner::transfer_end const& file, std::uint64_t to,
-                         std::uint64_t bytes, std::uint64_t& done) {
-  piece_pair const pieces(space);
-  if (bytes > piece_size && file.may_give_less()) bytes = piece_size;
-  for (std::uint64_t turn = 0; done < bytes; ++turn) {
-    auto& piece = pieces[turn];
-    auto const wanted = std::min(piece_size, bytes - done);
-    if (int const error = space.wait_for_copies(piece); error != 0) return result_of(done, error);
-    // First, as bytes that were read and cannot be put there would be lost.
-    if (int const error = space.make_ready(to + done, wanted); error != 0)
-      return result_of(done, error);
-    scatter_reserve reserve(wanted);
-    auto const got = file.read(piece.bytes.data(), wanted, done);
-    if (got <= 0) return result_of(done, got);
-    // Bytes that a pipe has given cannot be had again. So all pieces before this one count.
-    int const error = reserve.put(space, to + done, piece, std::uint64_t(got));
-    if (error != 0) return result_of(done, error);
-    done += std::uint64_t(got);
-    if (std::uint64_t(got) < wanted) break;
-  }
-  return std::int64_t(done);
-}
-
 std::int64_t write_pieces(address_space& space, owner::transfer_end const& file, std::uint64_t from,
                           std::uint64_t bytes, std::uint64_t& done) {
-  piece_pair const pieces(space);
+  piece_pair const pieces(space, bytes);
+  auto const piece_size = pieces.size();
   auto const gather = [&](std::uint64_t turn) {
     auto const begin = turn * piece_size;
     if (begin >= bytes) return 0;
@@ -166,17 +77,6 @@ int copy_piece(address_space& space, memory_place const& to, memory_place const&
   return -ENOMEM;
 }
 
-// The memory for the pieces may be refused. transfer() is given the count of what is done.
-template <class Transfer>
-std::int64_t or_no_memory(Transfer const& transfer) {
-  std::uint64_t done = 0;
-  try {
-    return transfer(done);
-  } catch (std::exception const&) {
-    return result_of(done, -ENOMEM);
-  }
-}
-
 }  // namespace
 
 std::int64_t owner::descriptor::read(void* to, std::uint64_t bytes, std::uint64_t done) const {
@@ -196,16 +96,6 @@ bool owner::descriptor::may_give_less() const {
   return ::fstat(fd_, &status) != 0 || (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode));
 }
 
-std::int64_t owner::read_to(address_space& space, transfer_end const& file, void* to,
-                            std::uint64_t bytes) {
-  bytes = std::min(bytes, std::uint64_t(most_io_bytes));
-  auto const where = place_of(space, to, bytes);
-  if (!where) return -EFAULT;
-  if (where->plain != nullptr || bytes == 0) return file.read(to, bytes, 0);
-  return or_no_memory(
-      [&](std::uint64_t& done) { return read_pieces(space, file, where->at, bytes, done); });
-}
-
 std::int64_t owner::write_from(address_space& space, transfer_end const& file, void const* from,
                                std::uint64_t bytes) {
   bytes = std::min(bytes, std::uint64_t(most_io_bytes));
@@ -214,6 +104,22 @@ std::int64_t owner::write_from(address_space& space, transfer_end const& file, v
   if (where->plain != nullptr || bytes == 0) return file.write(from, bytes, 0);
   return or_no_memory(
       [&](std::uint64_t& done) { return write_pieces(space, file, where->at, bytes, done); });
+}
+
+// Moving the position and reading it is one system call. So nobody who shares the descriptor reads
+// the same bytes, as with read(2).
+std::unique_ptr<owner::transfer_end> owner::descriptor::claim(std::uint64_t bytes) const {
+  if (may_give_less()) return nullptr;
+  if (offset_) return std::make_unique<descriptor>(fd_, offset_);
+  auto part = std::make_unique<descriptor>(fd_, 0);
+  auto const end = ::lseek(fd_, off_t(bytes), SEEK_CUR);
+  if (end < 0) return nullptr;
+  part->offset_ = std::uint64_t(end) - bytes;
+  return part;
+}
+
+void owner::descriptor::give_back(std::uint64_t bytes) const {
+  if (!offset_ && bytes != 0) ::lseek(fd_, -off_t(bytes), SEEK_CUR);
 }
 
 std::int64_t shared_memory::read(int fd, void* to, std::uint64_t bytes) {
@@ -254,7 +160,8 @@ int owner::copy(address_space& space, void* to, void const* from, std::uint64_t 
   bool const is_backward =
       target->plain == nullptr && source->plain == nullptr && target->at > source->at;
   return int(or_no_memory([&](std::uint64_t&) -> std::int64_t {
-    piece_pair const pieces(space);
+    piece_pair const pieces(space, bytes);
+    auto const piece_size = pieces.size();
     std::uint64_t const count = (bytes + piece_size - 1) / piece_size;
     for (std::uint64_t turn = 0; turn < count; ++turn) {
       auto const begin = (is_backward ? count - 1 - turn : turn) * piece_size;
@@ -283,7 +190,8 @@ int owner::set(address_space& space, void* to, int value, std::uint64_t bytes) {
     return 0;
   }
   return int(or_no_memory([&](std::uint64_t&) -> std::int64_t {
-    piece_pair const pieces(space);
+    piece_pair const pieces(space, bytes);
+    auto const piece_size = pieces.size();
     auto& piece = pieces[0];
     std::memset(piece.bytes.data(), value, std::min(piece_size, bytes));
     for (std::uint64_t done = 0; done < bytes; done += piece_size) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 namespace gpufs::shared {
@@ -24,6 +25,11 @@ class transfer_end {
                                            std::uint64_t done) const = 0;
   /// Whether it gives what it has, and may never give more: a pipe.
   [[nodiscard]] virtual bool may_give_less() const = 0;
+
+  /// Its next `bytes` bytes, as something that several threads may read at once. It moves behind
+  /// them; give_back() moves it back by what was not read. Null: its bytes come in turn only.
+  [[nodiscard]] virtual std::unique_ptr<transfer_end> claim(std::uint64_t) const { return nullptr; }
+  virtual void give_back(std::uint64_t) const {}
 };
 
 /// A file at its position, or at an offset.
@@ -34,6 +40,8 @@ class descriptor final : public transfer_end {
   [[nodiscard]] std::int64_t write(void const* from, std::uint64_t bytes,
                                    std::uint64_t done) const override;
   [[nodiscard]] bool may_give_less() const override;
+  [[nodiscard]] std::unique_ptr<transfer_end> claim(std::uint64_t bytes) const override;
+  void give_back(std::uint64_t bytes) const override;
 
  private:
   int fd_;

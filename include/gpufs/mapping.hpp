@@ -213,6 +213,9 @@ class shared_memory {
   ///   -ESTALE, -errno bytes of the object's own file could not be read
   /// A failure behind the first bytes: their number. What a pipe gave before -EIO is lost. If the
   /// memory cannot be had, nothing is read: the position stays, and so do a pipe's bytes.
+  ///
+  /// Parts of 32 MiB and more of a file are read by mapping_config::fill_threads threads. If fewer
+  /// bytes are returned, the memory behind them may have changed.
   std::int64_t read(int fd, void* to, std::uint64_t bytes);
   /// As pread(2), else as read(). Returns as that.
   std::int64_t pread(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
