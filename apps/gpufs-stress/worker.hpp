@@ -68,7 +68,8 @@ struct worker_state {
   std::uint64_t bytes;       ///< compared; all threads add to it
   std::uint64_t operations;  ///< for the worker's first thread, as the rest
   std::uint64_t syncs;
-  std::uint32_t ended;  ///< 1: the host wants no further operation; all threads read it
+  std::uint32_t ended;         ///< 1: no further operation; all threads read it
+  std::uint32_t has_reported;  ///< 1: something was wrong; all threads set it
 };
 
 /// What all workers of one filesystem get. Arrays over cells have an entry for each cell of the

@@ -26,7 +26,11 @@ class worker_news {
       store(progress_.bytes, atomic_ref<std::uint64_t>(state_.bytes).load(memory_order_relaxed),
             memory_order_relaxed);
       store(progress_.operations, ++state_.operations, memory_order_relaxed);
-      state_.ended = atomic_ref<std::uint32_t, scope::system>(*job_.end).load(memory_order_relaxed);
+      bool const is_to_end =
+          atomic_ref<std::uint32_t, scope::system>(*job_.end).load(memory_order_relaxed) != 0;
+      bool const has_reported =
+          atomic_ref<std::uint32_t>(state_.has_reported).load(memory_order_relaxed) != 0;
+      state_.ended = is_to_end || has_reported ? 1 : 0;
     }
     group.sync();
     return state_.ended != 0;
@@ -38,8 +42,11 @@ class worker_news {
     store(progress_.syncs, ++state_.syncs, memory_order_release);
   }
 
-  /// Reports what was wrong. Any thread calls; later reports of any worker are dropped.
+  /// Reports what was wrong. Any thread calls; later reports of any worker are dropped. The worker
+  /// ends with this operation.
   __device__ void report(wrong_operation const& what) {
+    // Relaxed: tell() has a barrier before it looks.
+    atomic_ref<std::uint32_t>(state_.has_reported).store(1, memory_order_relaxed);
     finding& first = *job_.first;
     atomic_ref<std::uint32_t, scope::system> const found(first.found);
     std::uint32_t nothing = finding::none;

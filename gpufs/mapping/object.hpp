@@ -70,12 +70,13 @@ struct object {
   /// GPU: invalid blocks that the CPU may read while calls run that may write them. It sees bytes
   /// that the device had.
   block_runs glimpses = {};
-  /// Pieces that are pinned, and pieces that have got memory ahead of the CPU.
+  /// Pieces that are pinned, and blocks that have got memory ahead of the CPU.
   block_runs pinned = {}, prepared = {};
   /// What copies of other pieces have cost more than those of pinned ones, in ns. See pin_costs.
   std::map<std::uint64_t, std::uint64_t> copy_costs = {};
-  /// The block that the CPU waited for last. Before the first one, block 0 is the next.
-  std::uint64_t last_fault = ~0ull;
+  /// The block that the CPU waited for last, and for how many it has waited one behind the other.
+  /// Before the first one, block 0 is the next.
+  std::uint64_t last_fault = ~0ull, faults_in_turn = 0;
   /// What lies in each tier. Blocks whose only memory is the CPU's side are also in `single`, and
   /// those that the device cannot use in `away` as well.
   std::uint64_t chunk_bytes = 0;

@@ -20,12 +20,15 @@ using owner::result_of;
 using shared::address_space;
 using shared::staging_piece;
 
-/// Memory for what scatter() keeps of a piece, taken before the piece is read and given up if it
-/// finds no other. Blocks have 4 KiB at least, and each may be in a list, a map and several runs.
+/// Memory for what scatter() keeps of pieces, taken before they are read and given up if it finds
+/// no other. Blocks have 4 KiB at least, and each may be in a list, a map and several runs.
 class scatter_reserve {
  public:
-  explicit scatter_reserve(std::uint64_t bytes)
-      : memory_(std::make_unique_for_overwrite<std::byte[]>((bytes / 4096 + 2) * 256)) {
+  explicit scatter_reserve(std::uint64_t bytes) : bytes_((bytes / 4096 + 2) * 256) { renew(); }
+  /// Takes it again if it was given up.
+  void renew() {
+    if (memory_ != nullptr) return;
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes_);
     *static_cast<std::byte volatile*>(memory_.get()) =
         std::byte{0};  // else a compiler leaves it out
   }
@@ -42,17 +45,19 @@ class scatter_reserve {
   }
 
  private:
+  std::uint64_t const bytes_;
   std::unique_ptr<std::byte[]> memory_;
 };
 
 /// Reads [done, done + wanted) of a transfer to its place in an object. Returns the number of
 /// bytes, or -errno if there are none.
 std::int64_t read_piece(address_space& space, owner::transfer_end const& file, std::uint64_t to,
-                        std::uint64_t wanted, std::uint64_t done, staging_piece& piece) {
+                        std::uint64_t wanted, std::uint64_t done, staging_piece& piece,
+                        scatter_reserve& reserve) {
   if (int const error = space.wait_for_copies(piece); error != 0) return error;
   // First, as bytes that were read and cannot be put there would be lost.
   if (int const error = space.make_ready(to + done, wanted); error != 0) return error;
-  scatter_reserve reserve(wanted);
+  reserve.renew();
   auto const got = file.read(piece.bytes.data(), wanted, done);
   if (got <= 0) return got;
   int const error = reserve.put(space, to + done, piece, std::uint64_t(got));
@@ -67,9 +72,10 @@ std::int64_t read_pieces(address_space& space, owner::transfer_end const& file, 
   bool const comes_at_once = bytes > staging_piece::small_size && file.may_give_less();
   piece_pair const pieces(space, comes_at_once ? staging_piece::size : bytes);
   if (comes_at_once) bytes = std::min(bytes, pieces.size());
+  scatter_reserve reserve(pieces.size());
   for (std::uint64_t turn = 0; done < bytes; ++turn) {
     auto const wanted = std::min(pieces.size(), bytes - done);
-    auto const got = read_piece(space, file, to, wanted, done, pieces[turn]);
+    auto const got = read_piece(space, file, to, wanted, done, pieces[turn], reserve);
     if (got <= 0) return result_of(done, got);
     done += std::uint64_t(got);
     if (std::uint64_t(got) < wanted) break;
@@ -102,12 +108,13 @@ class parallel_read {
     std::uint64_t at = bytes_;
     try {
       piece_pair const pieces(space_, bytes_);
+      scatter_reserve reserve(piece_size);
       for (std::uint64_t turn = 0;; ++turn) {
         // Relaxed: each number is given once, and bytes are passed on by the thread's end.
         at = next_.fetch_add(piece_size, std::memory_order_relaxed);
         if (at >= end_.load(std::memory_order_relaxed)) return;
         auto const wanted = std::min(piece_size, bytes_ - at);
-        auto const got = read_piece(space_, file_, to_, wanted, at, pieces[turn]);
+        auto const got = read_piece(space_, file_, to_, wanted, at, pieces[turn], reserve);
         if (got != std::int64_t(wanted))
           return end_at(at + std::uint64_t(std::max(got, std::int64_t{0})));
       }
