@@ -43,6 +43,10 @@ void check_block(std::uint64_t block, char const* name) {
 
 void check(address_space const& space, map_options const& options) {
   check_block(options.block.value_or(block_automatic), "block");
+  if (options.coherent)
+    owner::reject("coherent", "true",
+                  "false, as bytes of a page are not merged with those of other writers yet; let "
+                  "each page of 4 KiB of a file have one writer between two calls of sync()");
   if (space.has_only_managed() && !space.is_to_be_managed(options))
     owner::reject("backing", "auto",
                   "managed or not given, as with the setting backing = managed no addresses are "

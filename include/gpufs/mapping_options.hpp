@@ -92,8 +92,8 @@ struct mapping_config {
   std::uint32_t rolling_patience = 4;
 
   /// Most bytes of the CPU's side of objects that are pinned, so that the GPU copies them by
-  /// itself: at several times the rate of other bytes. Pinned are bytes that are copied, and bytes
-  /// ahead of a CPU thread that goes through an object. 0 = none, or pinned_automatic.
+  /// itself: at several times the rate of other bytes. Pieces of 2 MiB are pinned, and whole
+  /// smaller objects, once that takes less time than it saves. 0 = none, or pinned_automatic.
   std::uint64_t pinned_memory = pinned_automatic;
 
   /// Most bytes of GPU memory for objects; 0 = what is free, less a tenth. Objects that do not fit
@@ -177,6 +177,10 @@ struct map_options {
   /// false  It reads the device's bytes as they are at some moment of the call, and waits only to
   ///        write. docs/mapping.md says what that promises.
   bool wait_on_touch = true;
+
+  /// Bytes that others write to the file at the same time are merged byte by byte. This is not
+  /// there yet, and true is refused. Within a page of 4 KiB the last one who writes it back wins.
+  bool coherent = false;
 };
 
 /// Checks each setting. Throws config_error naming the first wrong one, its value and the remedy.

@@ -117,6 +117,25 @@ TEST_CASE("a file is not mapped with the protocol batch of the settings") {
   CHECK(file.content() == std::vector<std::uint32_t>(2048, 2));
 }
 
+TEST_CASE("coherent objects are refused, with what to do in their place") {
+  named_file const file(std::vector<std::uint32_t>(2048, 1));
+  shared_memory memory;
+  map_options coherent;
+  coherent.access = access::read_write;
+  coherent.coherent = true;
+  for (bool const has_file : {true, false}) {
+    CAPTURE(has_file);
+    try {
+      static_cast<void>(has_file ? memory.map(file.path(), coherent)
+                                 : memory.allocate(4096, coherent));
+      FAIL("it was made");
+    } catch (config_error const& e) {
+      CHECK(std::string(e.what()).starts_with("coherent=true: must be false"));
+      CHECK(std::string(e.what()).find("one writer") != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("a file has one writable object of a process, by whatever name") {
   named_file const file(std::vector<std::uint32_t>(2048, 1));
   auto const link = file.path() + ".link";
