@@ -13,10 +13,10 @@
 #include <gpufs/mapping/file_transfers.hpp>
 #include <gpufs/mapping/glimpse_clock.hpp>
 #include <gpufs/mapping/guard.hpp>
+#include <gpufs/mapping/memory_ahead.hpp>
 #include <gpufs/mapping/profile_keeper.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 #include <gpufs/mapping/requests.hpp>
-#include <gpufs/mapping/staging.hpp>
 #include <gpufs/mapping/thread_text.hpp>
 #include <gpufs/mapping/tier_account.hpp>
 #include <gpufs/mapping/touch_reader.hpp>
@@ -246,6 +246,7 @@ class address_space {
   [[nodiscard]] std::optional<std::pair<object*, std::size_t>> coldest_kept(bool may_unpin);
 
   // Without the mutex, in threads of their own.
+  [[nodiscard]] bool give_memory_ahead();
   void fill_eagerly(object& o);
   void fill_managed(object& o);
   void fill_pieces(object& o, fill_job& job, file_lane& lane);
@@ -257,7 +258,6 @@ class address_space {
   void serve_faults();
   [[nodiscard]] bool answer_all(fault*& open);
   [[nodiscard]] bool try_to_answer(fault& f);
-  void prepare_ahead();
   [[nodiscard]] bool end_old_glimpses();
 
   pid_t process_ = ::getpid();
@@ -283,7 +283,6 @@ class address_space {
   profile_keeper profile_;
   static inline thread_text why_refused_;
   std::string to_say_;
-  std::vector<bytes_ahead> ahead_;  ///< since the service thread looked last
   fault_queue faults_;
   glimpse_clock glimpses_;  ///< of the service thread
   device_memory::call_ends ends_{[this](std::int64_t call) {
@@ -295,6 +294,7 @@ class address_space {
   std::optional<guard> guard_;
   std::optional<touch_reader> touches_;
   std::thread service_;  // last, since it uses all of the above
+  memory_ahead ahead_{[this] { return give_memory_ahead(); }};  // as that
 };
 
 }  // namespace gpufs::shared

@@ -2,6 +2,7 @@
 #include <gpufs/mapping/address_space.hpp>
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -13,39 +14,40 @@ void address_space::expect_next(object& o, std::uint64_t block) noexcept try {
   if (block == o.last_fault) return;
   bool const is_in_turn = block == std::exchange(o.last_fault, block) + 1;
   o.faults_in_turn = is_in_turn ? o.faults_in_turn + 1 : 0;
-  auto const end = o.bytes_in({block, block + 1}).end;
-  if (!is_in_turn || end == o.bytes) return;
-  auto const length =
-      std::max(std::min(o.faults_in_turn * o.block_bytes, piece_bytes), o.block_bytes);
-  ahead_.push_back({o.offset, o.id, {end, std::min(end + length, o.bytes)}});
+  if (!is_in_turn) return;
+  auto const count = std::clamp<std::uint64_t>(piece_bytes / o.block_bytes, 1, o.faults_in_turn);
+  block_run const next{block + 1, std::min(block + 1 + count, o.block_count())};
+  if (next.first >= next.end) return;
+  block_runs left;
+  left.add(next);
+  for (auto const& run : o.prepared.within(next)) left.take(run);
+  o.prepared.add(next);
+  for (auto const& run : left.runs()) ahead_.want({o.offset, o.id, o.bytes_in(run)});
 } catch (std::bad_alloc const&) {  // the system gives it memory, page by page
 }
 
-// Gives memory to what the CPU will probably touch next, while it goes on, and pins what will be
-// pinned at its first copy. Nothing moves. Spills what host memory cannot keep.
-void address_space::prepare_ahead() {
-  quiet_lock lock(mutex_);
-  try {
-    for (auto const& next : std::exchange(ahead_, {})) {
-      object* const o = object_at(next.offset);
-      if (o == nullptr || o->id != next.id) continue;
-      auto const blocks = o->blocks_of(next.bytes.first, next.bytes.end - next.bytes.first);
-      // Nothing of these is copied. Their memory may be given back this moment, without the mutex.
-      if (o->single.overlaps(blocks)) continue;
-      block_runs left;
-      left.add(blocks);
-      for (auto const& run : o->prepared.within(blocks)) left.take(run);
-      o->prepared.add(blocks);
-      for (auto const& run : left.runs()) {
-        range_.prepare(o->begin_of(run), o->pages_of(run));
-        if (o->block_bytes < pin_costs::at_once) continue;
-        auto const pieces = pieces_of(o->bytes_in(run));
-        for (auto piece = pieces.first; piece < pieces.end; ++piece) transfers_.pin(*o, piece);
-      }
-    }
-  } catch (std::bad_alloc const&) {  // the system gives these bytes memory, page by page
+// Nothing moves. The memory is kept from before the mutex is given up, so whoever frees it waits
+// until the system has made the pages: nothing is left behind.
+bool address_space::give_memory_ahead() {
+  // Meanwhile no thread of the process can change a protection.
+  constexpr std::uint64_t at_once = 64 << 10;
+  std::unique_lock<std::mutex> keeps;
+  std::uint64_t at = 0, bytes = 0;
+  {
+    quiet_lock const lock(mutex_);
+    auto const next = ahead_.take(at_once);
+    if (!next) return false;
+    object const* const o = object_at(next->offset);
+    bytes = next->bytes.end - next->bytes.first;
+    at = next->offset + next->bytes.first;
+    // What lies at the host has memory. What is spilled gets it when it comes back.
+    if (o == nullptr || o->id != next->id ||
+        o->single.overlaps(o->blocks_of(next->bytes.first, bytes)))
+      return true;
+    keeps = range_.keep_memory();
   }
-  spill(lock, false);
+  if (keeps.owns_lock()) range_.prepare(at, bytes);
+  return true;
 }
 
 }  // namespace gpufs::shared

@@ -30,7 +30,10 @@ void address_space::serve_faults() {
     *last = faults_.take_all();
     if (stops_.load(std::memory_order_acquire) && open == nullptr) return;
     bool const has_answered = answer_all(open);
-    prepare_ahead();
+    {
+      quiet_lock lock(mutex_);
+      spill(lock, false);
+    }
     bool const has_glimpses = end_old_glimpses();
     if (has_answered) times = 0;
     bool const asks = device_memory::call_ends::must_ask && open != nullptr;

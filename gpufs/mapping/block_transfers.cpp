@@ -90,11 +90,9 @@ std::vector<byte_run> block_transfers::parts_to_copy(object& o, byte_run r) {
     auto const whole = bytes_of_piece(o, piece);
     byte_run const part{std::max(r.first, whole.first), std::min(r.end, whole.end)};
     if (bytes_to_pin_ != 0 && !o.pinned.contains(piece)) {
-      std::uint64_t const bytes = part.end - part.first;
       auto& cost = o.copy_costs[piece];
-      cost += pin_costs::of_copy(bytes);
-      if (bytes >= pin_costs::at_once || cost >= pin_costs::of_pin(whole.end - whole.first))
-        pin(o, piece);
+      cost += pin_costs::of_copy(part.end - part.first);
+      if (cost >= pin_costs::of_pin(whole.end - whole.first)) pin(o, piece);
     }
     parts.push_back(part);
   }

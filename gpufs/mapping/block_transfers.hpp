@@ -16,19 +16,16 @@
 namespace gpufs::shared {
 
 /// When to pin a piece. A copy of memory that is not pinned takes longer, since the driver moves
-/// its bytes once more; to pin costs time, too. Long copies pin their pieces at once. Others do
-/// once the copies of a piece have cost as much more as pinning it. So the two together cost at
-/// most twice of what knowing the future would. The figures are of a machine with a GPU
-/// (docs/design/mapping.md).
+/// its bytes once more; to pin costs time, too. A piece is pinned once its copies have cost as much
+/// more as that. So the two together cost at most twice of what knowing the future would. The
+/// figures are of a machine with a GPU (docs/design/mapping.md), in ns.
 struct pin_costs {
-  /// Copies of so many bytes pin.
-  static constexpr std::uint64_t at_once = 1 << 20;
-  /// What a copy costs more than one of pinned memory, and what pinning costs, in ns.
+  /// What a copy costs more than one of pinned memory.
   [[nodiscard]] static constexpr std::uint64_t of_copy(std::uint64_t bytes) {
     return 3'000 + bytes / 13;
   }
   [[nodiscard]] static constexpr std::uint64_t of_pin(std::uint64_t bytes) {
-    return 40'000 + bytes / 5;
+    return 40'000 + bytes / 8;
   }
 };
 

@@ -1,27 +1,22 @@
-// Makes a device current in a thread for a while.
+// Makes a thread of the program one of the library's for a while.
 #pragma once
 
 #include <gpufs/device.hpp>
+#include <gpufs/device/memory.hpp>
 
 namespace gpufs::shared {
 
+/// While it lives, the device is current in the thread, and the thread's calls of CUDA neither fail
+/// nor invalidate a graph that some thread captures.
 class device_scope {
  public:
   /// Throws device_error.
-  explicit device_scope(int device) : before_(current_device_number()), device_(device) {
-    if (device_ != before_) make_device_current(device_);
+  explicit device_scope(int device) {
+    if (device != current_device_number()) make_device_current(device);
   }
-  ~device_scope() {
-    try {
-      if (device_ != before_) make_device_current(before_);
-    } catch (device_error const&) {  // it was current before; the next call of the thread reports
-    }
-  }
-  device_scope(device_scope const&) = delete;
-  device_scope& operator=(device_scope const&) = delete;
 
  private:
-  int before_, device_;
+  device_memory::borrowed_thread const own_;
 };
 
 }  // namespace gpufs::shared

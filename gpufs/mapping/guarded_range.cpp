@@ -38,6 +38,7 @@ void guarded_range::attach(std::uint64_t at, std::uint64_t bytes) {
 
 void guarded_range::set_host_side(std::uint64_t at, std::uint64_t bytes, int fd,
                                   std::uint64_t file_offset) {
+  quiet_lock const frees(freeing_);
   quiet_lock const lock(mutex_);
   // First what may find no memory.
   auto in_memory = in_memory_;
@@ -80,6 +81,7 @@ void guarded_range::detach(std::uint64_t at, std::uint64_t bytes) noexcept {
     }();
     return;
   }
+  quiet_lock const frees(freeing_);
   try {
     quiet_lock const lock(mutex_);
     forget(pages_of(at, bytes));
@@ -242,6 +244,11 @@ void guarded_range::populate(std::uint64_t at, std::uint64_t bytes) noexcept try
   for (auto const& run : readable_.within(pages_of(at, bytes))) static_cast<void>(give_memory(run));
   map_allowed(pages_of(at, bytes));
 } catch (std::bad_alloc const&) {
+}
+
+void guarded_range::drop_host(std::uint64_t at, std::uint64_t bytes) noexcept {
+  quiet_lock const frees(freeing_);
+  shared_range::drop_host(at, bytes);
 }
 
 void guarded_range::prepare(std::uint64_t at, std::uint64_t bytes) noexcept {

@@ -55,8 +55,14 @@ class guarded_range : public device_memory::shared_range {
   [[nodiscard]] bool add_host(std::uint64_t at, std::uint64_t bytes, bool is_written) noexcept;
   [[nodiscard]] int protect(std::uint64_t at, std::uint64_t bytes,
                             device_memory::host_access to) noexcept;
+  void drop_host(std::uint64_t at, std::uint64_t bytes) noexcept;
   /// Gives memory to what has none yet, and entries to what the CPU may read.
   void prepare(std::uint64_t at, std::uint64_t bytes) noexcept;
+  /// While it is kept, who frees memory of an object waits. Not kept: another thread does so, or
+  /// frees some.
+  [[nodiscard]] std::unique_lock<std::mutex> keep_memory() {
+    return std::unique_lock{freeing_, std::try_to_lock};
+  }
   void populate(std::uint64_t at, std::uint64_t bytes) noexcept;
   void begin_use(std::uint64_t at, std::uint64_t bytes, bool writes);
   [[nodiscard]] bool end_use(std::uint64_t at, std::uint64_t bytes) noexcept;
@@ -89,6 +95,7 @@ class guarded_range : public device_memory::shared_range {
 
   std::unique_ptr<user_fault_file const> faults_;
   std::string why_not_;
+  std::mutex freeing_;  ///< comes before the other mutex
   mutable std::mutex mutex_;
   bool has_given_up_ = false;
   block_runs in_memory_;  ///< pages whose CPU's side is a memory file

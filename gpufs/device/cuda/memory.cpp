@@ -43,15 +43,6 @@ namespace device_memory {
 
 namespace {
 
-// Copies have a stream of their own. On the kernels' stream they would wait for kernels, which may
-// wait for the host.
-stream& copy_stream() {
-  thread_local bool ended = false;
-  if (ended) return cuda_device::late_stream();
-  thread_local cuda_device::thread_streams own(ended);
-  return own.current();
-}
-
 // Calls of this thread go through, and invalidate no capture, while it lives. The others' captures
 // in global mode would forbid them. No call here is one that a capture should record.
 class beside_captures {
@@ -67,6 +58,15 @@ class beside_captures {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the thread's own
 };
 
+// Copies have a stream of their own. On the kernels' stream they would wait for kernels, which may
+// wait for the host.
+stream& copy_stream() {
+  thread_local bool ended = false;
+  if (ended) return cuda_device::late_stream();
+  thread_local cuda_device::thread_streams own(ended);
+  return own.current();
+}
+
 void copy(void* to, void const* from, std::uint64_t bytes, cudaMemcpyKind direction,
           char const* call) {
   if (bytes == 0) return;
@@ -80,6 +80,7 @@ void copy(void* to, void const* from, std::uint64_t bytes, cudaMemcpyKind direct
 
 void* allocate_device(std::uint64_t bytes) {
   void* memory = nullptr;
+  beside_captures const relaxed;
   if (bytes != 0)
     check(cudaMalloc(&memory, bytes),
           ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
@@ -87,7 +88,9 @@ void* allocate_device(std::uint64_t bytes) {
 }
 
 void free_device(void* memory, std::uint64_t) noexcept {
-  if (memory != nullptr && !cuda_device::in_forked_child()) cudaFree(memory);
+  if (memory == nullptr || cuda_device::in_forked_child()) return;
+  beside_captures const relaxed;
+  cudaFree(memory);
 }
 
 // CUDA aligns small memory to less than a page. So a page more is asked for, and what CUDA gave is
@@ -96,6 +99,7 @@ void* allocate_pinned(std::uint64_t bytes) {
   constexpr std::uintptr_t page = 4096;
   if (bytes == 0) return nullptr;
   void* given = nullptr;
+  beside_captures const relaxed;
   check(bytes > UINT64_MAX - page
             ? cudaErrorMemoryAllocation
             : cudaHostAlloc(&given, bytes + page, cudaHostAllocMapped | cudaHostAllocPortable),
@@ -110,10 +114,12 @@ void free_pinned(void* memory, std::uint64_t) noexcept {
   if (memory == nullptr || cuda_device::in_forked_child()) return;
   void* given = nullptr;
   std::memcpy(&given, static_cast<std::byte*>(memory) - sizeof given, sizeof given);
+  beside_captures const relaxed;
   cudaFreeHost(given);
 }
 
 bool share_host_memory(void* memory, std::uint64_t bytes) {
+  beside_captures const relaxed;
   check(cudaHostRegister(memory, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
         "cudaHostRegister");
   void* of_device = nullptr;
@@ -125,8 +131,9 @@ bool share_host_memory(void* memory, std::uint64_t bytes) {
 }
 
 void unshare_host_memory(void* memory) noexcept {
-  if (!cuda_device::in_forked_child() && cudaHostUnregister(memory) != cudaSuccess)
-    cudaGetLastError();
+  if (cuda_device::in_forked_child()) return;
+  beside_captures const relaxed;
+  if (cudaHostUnregister(memory) != cudaSuccess) cudaGetLastError();
 }
 
 void enter_library_thread(int device) {
