@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,9 @@ constexpr int protection_for(host_access what) {
                                      : PROT_READ | PROT_WRITE;
 }
 
+/// What kernels may do with the device's bytes at their shared address.
+enum class device_access { read, read_write };
+
 /// A reservation of addresses. Bytes are named by their offset in it.
 ///
 /// GPU: CPU and device have page tables of their own, so a kernel and a CPU thread that use one
@@ -53,7 +57,9 @@ class shared_range {
 
   /// Reserves `bytes` of addresses, or, if they are refused, half of them and so on, down to
   /// least_bytes. Throws device_error with the remedy. With 0 bytes: reserves nothing.
-  explicit shared_range(std::uint64_t bytes);
+  /// `is_guarded`: set_device_access() will be called. GPU: the library then reaches the device's
+  /// bytes at addresses of their own, as it always does on the emulated device.
+  shared_range(std::uint64_t bytes, bool is_guarded);
   ~shared_range();
   shared_range(shared_range const&) = delete;
   shared_range& operator=(shared_range const&) = delete;
@@ -91,6 +97,12 @@ class shared_range {
   /// granularity. The last `zeros` bytes of it are zeros, others may be anything. Throws
   /// device_error: the device has no more.
   void add_device(std::uint64_t at, std::uint64_t bytes, std::uint64_t zeros);
+
+  /// Sets what kernels may do with memory that was added at `at`, which no call uses. They may do
+  /// everything at first. Returns false if the driver refuses. Emulated: begin_use() says it.
+  [[nodiscard]] bool set_device_access(std::uint64_t at, device_access to) noexcept;
+  /// Why kernels may store everywhere, although the range is guarded, or nothing.
+  [[nodiscard]] std::string why_not_guarded() const;
 
   /// Takes that memory away, as it was added. GPU: may wait for kernels.
   void remove_device(std::uint64_t at) noexcept;
@@ -185,6 +197,9 @@ class shared_range {
 
 /// True in a thread that runs a kernel. GPU: never.
 [[nodiscard]] bool in_kernel() noexcept;
+/// The kernel that this thread runs fails, as by an illegal access, and the thread does not go on.
+/// Safe in the handler of the access. GPU: does nothing, as the device sees to that.
+void fail_kernel(char const* why) noexcept;
 /// Whether the thread with this number of the system runs kernels and nothing else. GPU: none does.
 [[nodiscard]] bool runs_kernels(pid_t thread) noexcept;
 

@@ -29,7 +29,7 @@ address_space::address_space(mapping_config const& settings, spill_file_maker sp
     : settings_(settings),
       device_(current_device_number()),
       range_(settings.backing == memory_backing::managed ? 0 : settings.address_space,
-             settings.fault_handler == fault_handling::userfault),
+             settings.fault_handler == fault_handling::userfault, settings.guard_read_only),
       transfers_(range_,
                  settings.pinned_memory != pinned_automatic ? settings.pinned_memory
                                                             : memory_of_host() / 4,
@@ -103,7 +103,10 @@ mapping_statistics address_space::counts(object const* of) const {
 std::vector<std::string> address_space::notes() const {
   if (in_forked_child()) return {};
   quiet_lock const lock(mutex_);
-  return notes_;
+  auto all = notes_;
+  if (auto const why = range_.why_not_guarded(); !why.empty())
+    all.push_back("guard_read_only: off for chunks in GPU memory, as the driver refused: " + why);
+  return all;
 }
 
 }  // namespace gpufs::shared

@@ -98,7 +98,12 @@ fault_answer address_space::answer_to(quiet_lock& lock, fault const& f) {
   std::uint64_t const at = f.address - reinterpret_cast<std::uintptr_t>(range_.base());
   object* const o = object_at(at);
   // A kernel would wait for itself. It may use what its call was given, and nothing else.
-  if (o == nullptr || f.in_kernel) return fault_answer::not_ours;
+  if (o == nullptr) return fault_answer::not_ours;
+  if (f.in_kernel) {
+    bool const is_refused =
+        settings_.guard_read_only && o->is_read_only() && f.kind != touch_kind::read;
+    return is_refused ? fault_answer::refused : fault_answer::not_ours;
+  }
   try {
     auto const answer = serve(lock, *o, (at - o->offset) / o->block_bytes, f.kind);
     if (answer != fault_answer::waiting) return answer;

@@ -2,6 +2,7 @@
 #include <gpufs/mapping/address_space.hpp>
 #include <gpufs/mapping/at_end.hpp>
 #include <gpufs/mapping/device_scope.hpp>
+#include <gpufs/mapping/guard_chunk.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <algorithm>
@@ -101,6 +102,8 @@ int address_space::use_anew(quiet_lock& lock, object& o, file_to_map const& what
   if (!use_host_side(o, what)) return -ENOMEM;
   f.file = what.file;
   f.use = what.use;
+  for (std::size_t i = 0; i < o.chunks.size(); ++i)
+    if (o.chunks[i].where == tier::device && !guard_chunk(range_, settings_, o, i)) fail();
   f.begins_with = what.begins_with;
   f.absent = std::move(absent);
   f.in_file = f.undurable = f.reread = {};

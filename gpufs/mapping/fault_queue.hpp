@@ -27,6 +27,7 @@ enum class fault_answer : std::uint32_t {
   served,    ///< the access can be tried again
   not_ours,  ///< no object is there
   failed,    ///< the bytes cannot be had
+  refused,   ///< a kernel's: it must not store there
 };
 
 struct fault;

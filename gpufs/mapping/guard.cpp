@@ -114,6 +114,10 @@ void on_fault(int number, siginfo_t* info, void* context) {
     errno = error;
     if (answer == fault_answer::served) return;
     if (answer == fault_answer::failed) return raise_bus_error();
+    if (answer == fault_answer::refused)
+      device_memory::fail_kernel(
+          "it stored to a shared object that is mapped for reading (guard_read_only); map it with "
+          "access read_write");
     if (f.in_kernel) say("gpufs: a kernel used a shared object against its call's declaration\n");
     break;
   }

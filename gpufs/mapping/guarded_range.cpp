@@ -16,7 +16,8 @@ using device_memory::host_access;
 using device_memory::host_page;
 using device_memory::shared_range;
 
-guarded_range::guarded_range(std::uint64_t bytes, bool by_userfaultfd) : shared_range(bytes) {
+guarded_range::guarded_range(std::uint64_t bytes, bool by_userfaultfd, bool is_guarded)
+    : shared_range(bytes, is_guarded) {
   if (!by_userfaultfd || this->bytes() == 0) return;
   try {
     faults_ = std::make_unique<user_fault_file const>();

@@ -27,7 +27,7 @@ namespace gpufs::shared {
 class guarded_range : public device_memory::shared_range {
  public:
   /// As shared_range's. If userfaultfd is asked for and refused, it uses mprotect().
-  guarded_range(std::uint64_t bytes, bool by_userfaultfd);
+  guarded_range(std::uint64_t bytes, bool by_userfaultfd, bool is_guarded);
 
   /// Null: protections and SIGSEGV do all.
   [[nodiscard]] user_fault_file const* user_faults() const { return faults_.get(); }

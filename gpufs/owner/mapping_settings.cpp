@@ -80,6 +80,11 @@ std::vector<mapping_setting> protocol_settings() {
           "detect_writes", "how pages that kernels have changed are found: hash or all",
           &mapping_config::detect_writes,
           {{"hash", write_detection::hash}, {"all", write_detection::all}})),
+      expert(choice<bool>(
+          "guard_read_only",
+          "whether a launch fails that stores to an object of access read, for debugging: on or "
+          "off",
+          &mapping_config::guard_read_only, {{"on", true}, {"off", false}})),
   };
 }
 

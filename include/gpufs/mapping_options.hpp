@@ -127,6 +127,11 @@ struct mapping_config {
 
   /// How pages that kernels have changed are found when an object is written back.
   write_detection detect_writes = write_detection::hash;
+
+  /// Kernels cannot store to objects of access::read: a launch that does so fails, as by an illegal
+  /// access. Without it, such a store changes the GPU's copy, unseen by the CPU. For debugging. Not
+  /// for managed memory. What a driver refuses is told by shared_memory::notes().
+  bool guard_read_only = false;
 };
 
 /// What an object is used for, and what it does not take from mapping_config.

@@ -66,7 +66,7 @@ TEST_CASE("mapping settings: every member is reached from a file") {
       "device_memory = \"2G\"\nhost_memory = \"3G\"\nspill_dir = \"/tmp\"\n"
       "chunk_size = \"2M\"\nfill_threads = 2\ndetect_writes = \"all\"\n"
       "fault_handler = \"userfault\"\nbacking = \"managed\"\n"
-      "mapping_profile = \"some\"\npage_size = 8192\n");
+      "mapping_profile = \"some\"\nguard_read_only = \"on\"\npage_size = 8192\n");
   auto const c = load_mapping_config();
   CHECK(c.address_space == 64ull << 30);
   CHECK(c.coherence_block == 4096);
@@ -84,9 +84,10 @@ TEST_CASE("mapping settings: every member is reached from a file") {
   CHECK(c.fault_handler == fault_handling::userfault);
   CHECK(c.backing == memory_backing::managed);
   CHECK(c.mapping_profile == "some");
+  CHECK(c.guard_read_only);
   CHECK_NOTHROW(validate(c));
   // A member that has no setting would keep its default in a new file.
-  CHECK(mapping_settings().size() == 16);
+  CHECK(mapping_settings().size() == 17);
   CHECK(load_config().page_size == 8192);
 }
 

@@ -2,18 +2,16 @@
 // is mapped over the same addresses, and elsewhere for the library.
 #include <gpufs/base/above_stderr.hpp>
 #include <gpufs/device/cuda/check.hpp>
-#include <gpufs/device/cuda/driver.hpp>
+#include <gpufs/device/cuda/reservation.hpp>
 #include <gpufs/device/memory.hpp>
 #include <gpufs/device/shared_range.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,52 +43,9 @@ void keep_from_others(std::byte* at, std::uint64_t bytes) {
   ::madvise(at, bytes, MADV_DONTFORK);
 }
 
-/// Memory of the device at addresses of the reservation.
-struct device_piece {
-  CUmemGenericAllocationHandle handle;
-  std::uint64_t bytes;
-};
-
 }  // namespace
 
-struct shared_range::implementation {
-  cuda_device::driver const cuda;
-  int device = 0;
-  int host_file = -1;
-  CUdeviceptr reserved = 0;
-  std::mutex mutex;
-  std::map<std::uint64_t, device_piece> pieces;        ///< by offset; needs the mutex
-  std::map<std::uint64_t, std::uint64_t> host_pieces;  ///< offset -> bytes; needs the mutex
-
-  void add(std::uint64_t at, std::uint64_t room);
-  void remove(std::uint64_t at, device_piece const& what) const noexcept {
-    cuda.unmap(reserved + at, what.bytes);
-    cuda.release(what.handle);
-  }
-
-  /// Where the first piece of [at, at + room) begins. Nothing: there is none.
-  template <class Pieces>
-  std::optional<std::uint64_t> first_of(Pieces const& of, std::uint64_t at, std::uint64_t room) {
-    std::lock_guard const lock(mutex);
-    auto const found = of.lower_bound(at);
-    if (found == of.end() || found->first >= at + room) return std::nullopt;
-    return found->first;
-  }
-
-  /// Frees the memory of the CPU's side, so that the next object here has zeros. What cannot be
-  /// freed is cleared at `host`; null: it stays.
-  void give_back(std::byte* host, std::uint64_t at, std::uint64_t length) const noexcept {
-    if (::fallocate(host_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(at),
-                    off_t(length)) != 0 &&
-        host != nullptr)
-      std::memset(host + at, 0, length);
-  }
-  ~implementation() {
-    if (host_file >= 0) ::close(host_file);
-  }
-};
-
-shared_range::shared_range(std::uint64_t bytes) {
+shared_range::shared_range(std::uint64_t bytes, bool is_guarded) {
   check(cudaFree(nullptr), "cudaFree");  // makes the context, which the driver's calls need
   if (bytes == 0) return;
   implementation_ = std::make_unique<implementation>();
@@ -108,7 +63,8 @@ shared_range::shared_range(std::uint64_t bytes) {
       if (alias != MAP_FAILED) {
         // A core file would have memory for every hole of it.
         ::madvise(alias, bytes_, MADV_DONTDUMP);
-        base_ = device_ = reinterpret_cast<std::byte*>(own.reserved);
+        base_ = reinterpret_cast<std::byte*>(own.reserved);
+        device_ = is_guarded ? own.reserve_for_library(bytes_) : base_;
         host_ = static_cast<std::byte*>(alias);
         try {
           test_sides();
@@ -134,29 +90,8 @@ void shared_range::give_up_addresses() noexcept {
   ::munmap(host_, bytes_);
   // Frees what lies on the CPU's side, too. Objects have left mappings without access there.
   implementation_->cuda.release_addresses(implementation_->reserved, bytes_);
-}
-
-void shared_range::implementation::add(std::uint64_t at, std::uint64_t room) {
-  CUmemAllocationProp where{};
-  where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  where.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
-  CUmemGenericAllocationHandle handle = 0;
-  cuda.expect(cuda.create(&handle, room, &where, 0), "cuMemCreate");
-  CUresult result = cuda.map(reserved + at, room, 0, handle, 0);
-  if (result != CUDA_SUCCESS) {
-    cuda.release(handle);
-    cuda.expect(result, "cuMemMap");
-  }
-  CUmemAccessDesc access{};
-  access.location = where.location;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  result = cuda.set_access(reserved + at, room, &access, 1);
-  if (result != CUDA_SUCCESS) {
-    remove(at, {handle, room});
-    cuda.expect(result, "cuMemSetAccess");
-  }
-  std::lock_guard const lock(mutex);
-  pieces.emplace(at, device_piece{handle, room});
+  if (auto const library = std::exchange(implementation_->library, 0); library != 0)
+    implementation_->cuda.release_addresses(library, bytes_);
 }
 
 void shared_range::add_device(std::uint64_t at, std::uint64_t bytes, std::uint64_t zeros) {

@@ -85,7 +85,7 @@ std::string block_scheduler::report() const {
              "\n  thread " + to_text(verdict_.one->identity.index) + " " + describe(*verdict_.one);
     case verdict::kind::refused:
       return in_block + verdict_.why + ", thread " + to_text(verdict_.one->identity.index) +
-             " at " + to_text(verdict_.one->where);
+             (verdict_.one->where.line() == 0 ? "" : " at " + to_text(verdict_.one->where));
   }
   return "";
 }

@@ -143,7 +143,7 @@ struct shared_range::implementation {
   }
 };
 
-shared_range::shared_range(std::uint64_t bytes)
+shared_range::shared_range(std::uint64_t bytes, bool)
     : implementation_(std::make_unique<implementation>()) {
   if (bytes == 0) return;
   auto& files = *implementation_;
