@@ -10,9 +10,9 @@
 
 namespace gpufs::device_memory {
 
-// No function uses CUDA's legacy default stream. All are also allowed while a thread captures a
-// graph, and leave it valid. All but the frees and zero_pinned() throw device_error. Copies are
-// complete on return.
+// No function uses CUDA's legacy default stream. Copies are also allowed while a thread captures a
+// graph. All but the frees and zero_pinned() throw
+// device_error. Copies are complete on return.
 [[nodiscard]] void* allocate_device(std::uint64_t bytes);
 void free_device(void* memory, std::uint64_t bytes) noexcept;
 [[nodiscard]] void* allocate_pinned(std::uint64_t bytes);
