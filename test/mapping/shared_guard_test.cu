@@ -62,7 +62,8 @@ words seen_by_cpu(mapping const& m) {
   return {first, first + m.size() / sizeof *first};
 }
 
-/// In a child: stores to word `at` of what it maps, and ends the process.
+/// In a child: stores to word `at` of what it maps, and ends the process. The object is not eager,
+/// as a thread that has read the file would be left.
 [[noreturn]] void store_and_end(shared_memory& memory, mapping const& m, std::uint64_t at) {
   auto const failure = failure_of_store(memory, m, at);
   bool const is_right = !failure.empty() && seen_by_cpu(m) == numbers(count);
@@ -95,7 +96,7 @@ bool says_guard(std::string const& output) {
 TEST_CASE("child: stores to GPU memory") {
   if (!is_part("stores to GPU memory")) return;
   shared_memory memory(guarded());
-  mapping const m = memory.map(given_path());
+  mapping const m = memory.map(given_path(), {.eager = false});
   CHECK(sum_by_kernel(memory, m) == sum_of(numbers(count)));
   CHECK(m.tiers().host == 0);
   store_and_end(memory, m, count - 1);
@@ -116,7 +117,7 @@ TEST_CASE("child: stores behind a fault handler of userfaultfd") {
   auto settings = guarded();
   settings.fault_handler = fault_handling::userfault;
   shared_memory memory(settings);
-  mapping const m = memory.map(given_path());
+  mapping const m = memory.map(given_path(), {.eager = false});
   store_and_end(memory, m, count / 2);
 }
 
