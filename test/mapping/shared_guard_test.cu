@@ -22,9 +22,9 @@ using namespace gpufs::test;
 
 namespace {
 
-/// A kernel that fails leaves the handler of its signal for good. ThreadSanitizer does not know of
-/// that, and crashes at times.
-#if defined(__SANITIZE_THREAD__)
+/// A kernel that fails leaves the handler of its signal for good. Sanitizers do not know of that,
+/// and crash at times.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool is_watched = true;
 #else
 constexpr bool is_watched = false;
