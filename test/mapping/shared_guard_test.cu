@@ -26,6 +26,8 @@ namespace {
 /// and crash at times.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool is_watched = true;
+#elif defined(__has_feature)
+constexpr bool is_watched = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else
 constexpr bool is_watched = false;
 #endif
