@@ -160,8 +160,7 @@ TEST_CASE("guard_read_only: an object that is remapped for reading is guarded fr
   CHECK(says_guard(printed_by("stores after it is only read again")));
 }
 
-TEST_CASE("guard_read_only: other objects take stores, and files are read" *
-          doctest::skip(is_watched)) {
+TEST_CASE("guard_read_only: other objects take stores, and files are read") {
   named_file const read(numbers(count)), written(numbers(count));
   shared_memory memory(guarded());
   mapping const in = memory.map(read.path());
@@ -185,8 +184,7 @@ TEST_CASE("guard_read_only: other objects take stores, and files are read" *
   CHECK(out.stats().fill_bytes == count * 4);
 }
 
-TEST_CASE("guard_read_only: an object that is remapped for writing takes stores" *
-          doctest::skip(is_watched)) {
+TEST_CASE("guard_read_only: an object that is remapped for writing takes stores") {
   named_file const file(numbers(count));
   shared_memory memory(guarded());
   mapping m = memory.map(file.path());
@@ -199,8 +197,7 @@ TEST_CASE("guard_read_only: an object that is remapped for writing takes stores"
   CHECK(file.content() == expected);
 }
 
-TEST_CASE("guard_read_only: what others wrote is read anew into guarded chunks" *
-          doctest::skip(is_watched)) {
+TEST_CASE("guard_read_only: what others wrote is read anew into guarded chunks") {
   named_file const file(numbers(count));
   shared_memory memory(guarded());
   mapping m = memory.map(file.path());
@@ -225,8 +222,7 @@ TEST_CASE("guard_read_only: a launch that failed leaves others as they are (emul
   }
 }
 
-TEST_CASE("guard_read_only: notes() has nothing to say where the device obeys" *
-          doctest::skip(is_watched)) {
+TEST_CASE("guard_read_only: notes() has nothing to say where the device obeys") {
   for (bool const is_on : {false, true}) {
     mapping_config settings;
     settings.guard_read_only = is_on;

@@ -2,16 +2,16 @@
 // short ones do: the bytes, the count and the position are those of one read.
 #include <gpufs/mapping.hpp>
 
-#include <test/mapping/kernels.hpp>
 #include <test/mapping/memory_file.hpp>
 #include <test/mapping/named_file.hpp>
+#include <test/mapping/numbers.hpp>
+#include <test/mapping/used_by_kernel.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -23,16 +23,7 @@ using namespace gpufs::test;
 
 namespace {
 
-constexpr std::uint64_t mebi = 1 << 20;
 constexpr std::uint64_t large = 40 * mebi;
-using words = std::vector<std::uint32_t>;
-
-words numbers(std::uint64_t bytes) {
-  words w(bytes / 4);
-  std::iota(w.begin(), w.end(), 1);
-  return w;
-}
-
 /// How many of an object's bytes [first, first + count) differ from those of a file at `offset`.
 std::uint64_t different(mapping const& m, std::uint64_t first, std::uint64_t count,
                         words const& content, std::uint64_t offset) {
@@ -50,18 +41,10 @@ bool is_all(mapping const& m, std::uint64_t first, std::uint64_t end, unsigned c
   return true;
 }
 
-void use_by_kernel(shared_memory& memory, mapping const& m) {
-  shared_call call;
-  call.reads_writes(m);
-  auto* const w = m.as<std::uint32_t>();
-  launch(call, mix_words, 1, 32, w, w, 0, 0, 0);
-  memory.synchronize();
-}
-
 }  // namespace
 
 TEST_CASE("large reads: every byte, wherever the newest bytes are, and none beside them") {
-  auto const content = numbers(large + mebi);
+  auto const content = numbers((large + mebi) / 4);
   memory_file const file(content);
   for (auto const protocol :
        {coherence_protocol::batch, coherence_protocol::lazy, coherence_protocol::rolling}) {
@@ -84,7 +67,7 @@ TEST_CASE("large reads: every byte, wherever the newest bytes are, and none besi
 }
 
 TEST_CASE("large reads: a file that ends sooner, from an offset and from the position") {
-  auto const content = numbers(large - 3 * mebi);
+  auto const content = numbers((large - 3 * mebi) / 4);
   std::uint64_t const size = content.size() * 4;
   memory_file const file(content);
   shared_memory memory;
@@ -106,7 +89,7 @@ TEST_CASE("large reads: a file that ends sooner, from an offset and from the pos
 
 TEST_CASE("large reads: threads that share a descriptor never get the same bytes") {
   constexpr unsigned threads = 3;
-  auto const content = numbers(threads * large);
+  auto const content = numbers((threads * large) / 4);
   memory_file const file(content);
   shared_memory memory;
   std::vector<mapping> objects;
@@ -130,7 +113,7 @@ TEST_CASE("large reads: threads that share a descriptor never get the same bytes
 }
 
 TEST_CASE("large reads: an error behind the first bytes comes with the next call") {
-  auto const content = numbers(large);
+  auto const content = numbers(large / 4);
   named_file const below(content);
   memory_file const in(content);
   shared_memory memory;
@@ -147,14 +130,14 @@ TEST_CASE("large reads: an error behind the first bytes comes with the next call
 TEST_CASE("large reads: descriptors that cannot be read, and offsets that there are not") {
   shared_memory memory;
   auto const m = memory.allocate(large);
-  named_file const file(numbers(large));
+  named_file const file(numbers(large / 4));
   int const only_written = ::open(file.path().c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(only_written >= 0);
   CHECK(memory.read(only_written, m.data(), large) == -EBADF);
   CHECK(memory.pread(only_written, m.data(), large, 0) == -EBADF);
   CHECK(::lseek(only_written, 0, SEEK_CUR) == 0);
   ::close(only_written);
-  memory_file const other(numbers(large));
+  memory_file const other(numbers(large / 4));
   CHECK(memory.pread(other.fd(), m.data(), large, ~0ull) == -EINVAL);
   CHECK(memory.pread(other.fd(), m.data(), large, large) == 0);
   auto const far = std::int64_t(~0ull >> 1) - 5;

@@ -1,7 +1,7 @@
 // Shared memory: which host memory of objects is pinned. What moves does not depend on it.
 #include <gpufs/mapping.hpp>
 
-#include <test/mapping/kernels.hpp>
+#include <test/mapping/used_by_kernel.hpp>
 #include <test/support/settings.hpp>
 
 #include <doctest/doctest.h>
@@ -33,15 +33,6 @@ void write_all(mapping const& m, std::uint32_t value) {
   for (std::uint64_t i = 0; i < m.size() / 4; ++i) m.as<std::uint32_t>()[i] = value;
 }
 
-/// A kernel reads the object and writes it, without a change.
-void use(shared_memory& memory, mapping const& m) {
-  shared_call call;
-  call.reads_writes(m);
-  auto* const words = m.as<std::uint32_t>();
-  launch(call, mix_words, 1, 32, words, words, 0, 0, 0);
-  memory.synchronize();
-}
-
 std::uint64_t wrong(mapping const& m, std::uint32_t value) {
   std::uint64_t count = 0;
   for (std::uint64_t i = 0; i < m.size() / 4; ++i) count += m.as<std::uint32_t>()[i] != value;
@@ -64,7 +55,7 @@ TEST_CASE("shared pins: an object that is copied again and again is pinned once"
   for (std::uint32_t round = 1; round <= 10; ++round) {
     CAPTURE(round);
     write_all(m, round);
-    use(memory, m);
+    use_by_kernel(memory, m);
     CHECK(wrong(m, round) == 0);
     // Whole pages of the host.
     auto const pinned = memory.stats().pinned_bytes;
@@ -82,7 +73,7 @@ TEST_CASE("shared pins: what is copied once is not pinned") {
   for (std::uint64_t const bytes : {block, 10 * block, 8 * mebi}) {
     auto const m = memory.allocate(bytes);
     write_all(m, 1);
-    use(memory, m);
+    use_by_kernel(memory, m);
     CHECK(m.stats().bytes_h2d == bytes);
   }
   CHECK(memory.stats().pinned_bytes == 0);
@@ -97,7 +88,7 @@ TEST_CASE("shared pins: not more than pinned_memory is pinned, and it is given b
       auto const m = memory.allocate(8 * mebi);
       for (std::uint32_t again = 0; again < 8; ++again) {
         write_all(m, round);
-        use(memory, m);
+        use_by_kernel(memory, m);
         CHECK(wrong(m, round) == 0);
       }
       CHECK(memory.stats().pinned_bytes == round * pieces * piece);
