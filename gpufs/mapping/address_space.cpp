@@ -1,6 +1,7 @@
 // Set-up, and what all files of the class need.
 #include <gpufs/device/memory.hpp>
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/futex.hpp>
 #include <gpufs/mapping/wait_until.hpp>
 
 #include <fmt/format.h>

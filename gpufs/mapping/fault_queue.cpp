@@ -1,26 +1,14 @@
 #include <gpufs/mapping/fault_queue.hpp>
+#include <gpufs/mapping/futex.hpp>
 
 #include <time.h>
 
-#include <climits>
 #include <cstdint>
 #include <thread>
 
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace gpufs::shared {
-
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
-  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
-}
-
-void futex_wait_shortly(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept {
-  constexpr timespec at_most{.tv_sec = 0, .tv_nsec = 50'000};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, &at_most, nullptr, 0);
-}
 
 bool yields(unsigned& times) noexcept {
   constexpr unsigned most = 200;
@@ -64,10 +52,6 @@ class soon {
 
 }  // namespace
 
-void futex_wake(std::atomic<std::uint32_t>* word) noexcept {
-  ::syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
-}
-
 void fault_queue::post(fault& f) noexcept {
   f.next = newest_.load(std::memory_order_relaxed);
   // Pairs with take_all(): the thread that takes the fault sees what it says. The queue is only
@@ -107,28 +91,12 @@ void fault_queue::answer(fault& f, fault_answer with) noexcept {
   futex_wake(word);
 }
 
-// Sequentially consistent, as are the accesses in sleep(): either this thread sees that the other
-// one sleeps, or that one's wait sees the new number and ends at once.
-void fault_queue::ring() noexcept {
-  bell_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(&bell_);
-}
-
-template <class Wait>
-void fault_queue::sleep(std::uint32_t seen, Wait const& wait) noexcept {
-  sleeps_.store(true, std::memory_order_seq_cst);
-  if (bell_.load(std::memory_order_seq_cst) == seen) wait(bell_, seen);
-  sleeps_.store(false, std::memory_order_relaxed);
-}
-
 void fault_queue::wait(std::uint32_t seen, bool is_soon) noexcept {
   if (is_soon) {
     for (soon time; rings() == seen && time.lasts();) {
     }
   }
-  if (rings() == seen) sleep(seen, futex_wait);
+  if (rings() == seen) bell_.wait(seen);
 }
-
-void fault_queue::wait_shortly(std::uint32_t seen) noexcept { sleep(seen, futex_wait_shortly); }
 
 }  // namespace gpufs::shared

@@ -1,6 +1,8 @@
 // Faults of CPU threads on their way from the signal handler to the service thread, and back.
 #pragma once
 
+#include <gpufs/mapping/bell.hpp>
+
 #include <atomic>
 #include <cstdint>
 
@@ -8,15 +10,9 @@
 
 namespace gpufs::shared {
 
-/// Waits until the word is other than `seen`, or for no reason. Safe in a signal handler.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept;
-/// The same for at most 50 us.
-void futex_wait_shortly(std::atomic<std::uint32_t>& word, std::uint32_t seen) noexcept;
 /// Between two questions to the device: yields the processor the first times. Returns false
 /// afterwards, and then the caller sleeps. What is asked for mostly comes soon, or takes long.
 [[nodiscard]] bool yields(unsigned& times) noexcept;
-/// Wakes all that wait for the word. The word may be gone by now.
-void futex_wake(std::atomic<std::uint32_t>* word) noexcept;
 
 /// What a thread tried. Some processors do not tell.
 enum class touch_kind { read, write, unknown };
@@ -68,27 +64,18 @@ class fault_queue {
   /// Lets the thread that posted it go on, or tells the listener. The fault is gone then.
   static void answer(fault& f, fault_answer with) noexcept;
 
-  /// Wakes the thread that waits in wait(). Any thread calls. If none sleeps, without a system
-  /// call.
-  void ring() noexcept;
-
-  /// A number that each ring changes. Look for work after taking it, then wait() with it.
-  [[nodiscard]] std::uint32_t rings() const noexcept {
-    return bell_.load(std::memory_order_acquire);
-  }
+  /// Wakes the thread that waits in wait(). Any thread calls.
+  void ring() noexcept { bell_.ring(); }
+  [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.rings(); }  ///< as bell's
   /// Waits until somebody has rung since rings() gave `seen`. If `is_soon`, it looks for a while
   /// before it sleeps: waking a thread costs more than the answer to a fault.
   void wait(std::uint32_t seen, bool is_soon) noexcept;
   /// The same for at most 50 us.
-  void wait_shortly(std::uint32_t seen) noexcept;
+  void wait_shortly(std::uint32_t seen) noexcept { bell_.wait_shortly(seen); }
 
  private:
-  template <class Wait>
-  void sleep(std::uint32_t seen, Wait const& wait) noexcept;
-
   std::atomic<fault*> newest_{nullptr};
-  std::atomic<std::uint32_t> bell_{0};
-  std::atomic<bool> sleeps_{false};  ///< or is about to
+  bell bell_;
 };
 
 }  // namespace gpufs::shared

@@ -56,16 +56,17 @@ class guarded_range : public device_memory::shared_range {
   [[nodiscard]] int protect(std::uint64_t at, std::uint64_t bytes,
                             device_memory::host_access to) noexcept;
   void drop_host(std::uint64_t at, std::uint64_t bytes) noexcept;
-  /// Gives memory to what has none yet, and entries to what the CPU may read.
-  void prepare(std::uint64_t at, std::uint64_t bytes) noexcept;
-  /// While it is kept, who frees memory of an object waits. Not kept: another thread does so, or
-  /// frees some.
-  [[nodiscard]] std::unique_lock<std::mutex> keep_memory() {
-    return std::unique_lock{freeing_, std::try_to_lock};
-  }
   void populate(std::uint64_t at, std::uint64_t bytes) noexcept;
   void begin_use(std::uint64_t at, std::uint64_t bytes, bool writes);
   [[nodiscard]] bool end_use(std::uint64_t at, std::uint64_t bytes) noexcept;
+
+  /// Gives memory to what has none yet, and entries to what the CPU may read.
+  void prepare(std::uint64_t at, std::uint64_t bytes) noexcept;
+  /// Memory of objects is not freed while the lock is held: whoever frees some waits. The lock is
+  /// not held if another thread keeps memory, or is freeing some.
+  [[nodiscard]] std::unique_lock<std::mutex> keep_memory() {
+    return std::unique_lock{freeing_, std::try_to_lock};
+  }
 
   /// Makes entries for the page that has `at`, and for neighbours, if the access is allowed. Lets
   /// the threads that wait there try again, then. Returns false if it is not allowed.

@@ -1,4 +1,3 @@
-#include <gpufs/mapping/fault_queue.hpp>
 #include <gpufs/mapping/memory_ahead.hpp>
 #include <gpufs/mapping/quiet_lock.hpp>
 
@@ -21,14 +20,14 @@ memory_ahead::memory_ahead(std::function<bool()> give_some) : give_some_(std::mo
 memory_ahead::~memory_ahead() {
   if (!thread_.joinable()) return;
   stops_.store(true, std::memory_order_release);
-  ring();
+  bell_.ring();
   thread_.join();
 }
 
 void memory_ahead::want(bytes_ahead const& what) {
   if (!thread_.joinable()) return;
   wanted_.push_back(what);
-  ring();
+  bell_.ring();
 }
 
 std::optional<bytes_ahead> memory_ahead::take(std::uint64_t most) {
@@ -41,20 +40,10 @@ std::optional<bytes_ahead> memory_ahead::take(std::uint64_t most) {
   return part;
 }
 
-// Release: who sees the new number sees what is to be given, and that the thread shall stop.
-void memory_ahead::ring() noexcept {
-  bell_.fetch_add(1, std::memory_order_release);
-  futex_wake(&bell_);
-}
-
 void memory_ahead::give_in_turn() noexcept {
   ::pthread_setname_np(::pthread_self(), "gpufs-ahead");
-  for (;;) {
-    auto const seen = bell_.load(std::memory_order_acquire);  // pairs with ring()
-    bool gives = true;
-    while (gives && !stops_.load(std::memory_order_acquire)) gives = give_some_();
-    if (stops_.load(std::memory_order_acquire)) return;
-    futex_wait(bell_, seen);
+  for (auto seen = bell_.rings(); !stops_.load(std::memory_order_acquire); seen = bell_.rings()) {
+    if (!give_some_()) bell_.wait(seen);
   }
 }
 

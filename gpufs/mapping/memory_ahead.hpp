@@ -1,6 +1,7 @@
 // A thread that gives objects host memory ahead of CPU threads.
 #pragma once
 
+#include <gpufs/mapping/bell.hpp>
 #include <gpufs/mapping/requests.hpp>
 
 #include <atomic>
@@ -27,12 +28,11 @@ class memory_ahead {
   [[nodiscard]] std::optional<bytes_ahead> take(std::uint64_t most);
 
  private:
-  void ring() noexcept;
   void give_in_turn() noexcept;
 
   std::function<bool()> const give_some_;
   std::deque<bytes_ahead> wanted_;
-  std::atomic<std::uint32_t> bell_{0};
+  bell bell_;
   std::atomic<bool> stops_{false};
   std::thread thread_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpufs/mapping/address_space.hpp>
+#include <gpufs/mapping/futex.hpp>
 
 namespace gpufs::shared {
 

@@ -21,7 +21,7 @@ struct memory_place {
   }
 };
 
-// Nothing: the bytes are not all of one object, or of none.
+/// Nothing: the bytes are not all of one object, or of none.
 inline std::optional<memory_place> place_of(shared::address_space const& space, void const* address,
                                             std::uint64_t bytes) {
   auto const first = reinterpret_cast<std::uintptr_t>(address);
@@ -54,12 +54,12 @@ class piece_pair {
   shared::staging_pool::lease pieces_[2];
 };
 
-// The count of what was done before comes first: the next call meets the error again.
+/// The count of what was done before comes first: the next call meets the error again.
 inline std::int64_t result_of(std::uint64_t done, std::int64_t error) {
   return done != 0 ? std::int64_t(done) : error;
 }
 
-// The memory for the pieces may be refused. transfer() is given the count of what is done.
+/// The memory for the pieces may be refused. transfer() is given the count of what is done.
 template <class Transfer>
 std::int64_t or_no_memory(Transfer const& transfer) {
   std::uint64_t done = 0;

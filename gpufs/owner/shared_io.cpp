@@ -10,11 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <new>
-#include <optional>
-#include <utility>
 
 #include <sys/stat.h>
 #include <sys/types.h>

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 
 namespace gpufs {
